@@ -12,7 +12,7 @@ from .checkpoints import renames, save_hooks
 from .frameworks import gloo_shutdown, huggingface, rendezvous_wait, tf_config, tf_steps
 from .process import import_hooks
 from .public import exports
-from .rank.worker import current, look_early, observed, tell_of_saves, when_active
+from .rank.worker import current, look_early, observed, when_active, when_saved
 from .telemetry import flight_recorder, step_counter
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
@@ -27,7 +27,7 @@ def prepare():
         from .checkpoints import transparent_save
 
         transparent_save.wrap_files()
-        tell_of_saves(transparent_save.saved)
+        when_saved(transparent_save.saved)
     import_hooks.when_imported("torch", _wrap_torch)
     import_hooks.when_imported("torch.optim.optimizer", step_counter.notice_optimizers)
     import_hooks.when_imported("torch.distributed.distributed_c10d", _wrap_init)
@@ -105,7 +105,7 @@ def _tell_marked():
     try:
         mine = transparent_save.here()
         if mine is not None:
-            mine.word.joined()
+            mine.announcements.joined()
     except Exception:  # saves to the marked path are ordinary ones then
         pass
 

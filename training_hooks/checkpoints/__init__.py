@@ -1,1 +1,1 @@
-"""Saves made whole, and checkpoints in memory: written, agreed upon, loaded."""
+"""Atomic saves, and checkpoints in memory: how they are written, agreed on and loaded."""

@@ -1,14 +1,14 @@
-"""Where a save is written before it takes the place of the old file. It is a folder of its own beside the target.
+"""Writes a save into its own folder beside the target, then renames the file over the target.
 
-The file has its own name there, because torch puts the name into the bytes, which are to be the same as without us. It
-is flushed to disk and renamed. Links, special files, file objects and what cannot be written beside are saved as they
-are. OUTRIDER_ATOMIC_SAVE=0 turns that off; with `required` a save fails where nothing can be written beside, instead of
-going in place.
+The file keeps its name in that folder, because torch writes the name into the file and the bytes must not differ from a
+save without Outrider. It is flushed to disk before the rename. Links, special files, file objects and targets with no
+writable folder are saved as without Outrider. OUTRIDER_ATOMIC_SAVE=0 turns this off; with `required` a save fails if
+nothing can be written beside the target, instead of overwriting it in place.
 
-A process that is killed in a save leaves the folder. Who reaps it removes it; where that one is gone too (the template,
-the whole member), the next process that saves there does: the folder's name says whose it is. `<host>-<pid namespace>`
-makes a pid mean one process only, since pods of one node may share a host name, and a shared disk has many hosts; of
-another host's folders only those are removed that nobody has written to for a day.
+A process that is killed during a save leaves the folder. The process that reaps it removes the folder; if that one is
+gone too (the template, the whole member), the next process that saves there does. The folder's name has its owner:
+`<host>-<pid namespace>` makes a pid unique, since pods of one node may share a host name and a shared disk has many
+hosts. Of another host's folders only those without a write for a day are removed.
 """
 
 import errno
@@ -24,7 +24,7 @@ ABANDONED = 86400.0
 
 
 def place():
-    """Where a pid of this process's kind means one process."""
+    """Identifies the host and pid namespace in which a pid of this process is unique."""
     try:
         namespace = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
     except OSError:
@@ -36,10 +36,10 @@ _swept = set()
 
 
 def sweep_once(parent):
-    """Once in each process; a folder that cannot be listed is left as it is."""
-    asked = (os.getpid(), os.path.abspath(parent))
-    if asked not in _swept:
-        _swept.add(asked)
+    """Sweeps a folder once in each process; a folder that cannot be listed is left as it is."""
+    key = (os.getpid(), os.path.abspath(parent))
+    if key not in _swept:
+        _swept.add(key)
         try:
             sweep(parent)
         except OSError:
@@ -67,7 +67,7 @@ def _is_old(path):
 
 
 def is_plain_path(target):
-    """A path whose file can be replaced by another: not a link, not special, not one of several names of a file."""
+    """Whether a rename can replace the file: it is not a link, not special, and has one name."""
     try:
         info = os.lstat(target)
     except FileNotFoundError:
@@ -78,13 +78,13 @@ def is_plain_path(target):
 
 
 def is_required():
-    """No save is to go in place for want of room, or of the right to write beside."""
+    """Whether a save must fail rather than overwrite in place, for lack of room or of write permission."""
     return os.environ.get("OUTRIDER_ATOMIC_SAVE") == "required"
 
 
 class Beside:
-    """The place where the new file is written: a folder of its own in the target's folder. None could be made: `path`
-    is the target itself, and `lack` the error where it is one that must not be passed over."""
+    """The folder beside the target in which the new file is written. If none could be created, `path` is the target
+    itself, and `lack` is the error if it must not be ignored."""
 
     numbers = itertools.count()
 
@@ -103,7 +103,7 @@ class Beside:
         self.path = os.path.join(self.folder, os.path.basename(target))
 
     def _make(self, parent):
-        """Written down before it exists, so that a kill at any moment leaves nothing unknown."""
+        """Records the folder's name before it exists, so that a kill at any moment leaves no unknown folder."""
         sweep_once(parent)
         name = ".outrider-%s-%d-%d" % (place(), os.getpid(), next(Beside.numbers))
         folder = os.path.join(parent, name)
@@ -112,7 +112,7 @@ class Beside:
         return folder
 
     def finish(self, may=None):
-        """True where the file is at its place now; False where `may()` says no at the last moment."""
+        """Renames the file to its target; returns False if `may()` refuses at the last moment."""
         if not self.folder:
             return True
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -149,13 +149,13 @@ class Beside:
             pass
 
     def empty(self):
-        """Gives back the room of what was written so far; True."""
+        """Frees the room of what was written so far; returns True."""
         for name in os.listdir(self.folder):
             os.unlink(os.path.join(self.folder, name))
         return True
 
     def leave(self):
-        """After success and failure alike; again does nothing."""
+        """Removes the folder, after success and failure alike; a second call does nothing."""
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = ""

@@ -1,10 +1,10 @@
-"""Tensors of a loaded state that lie in the memory for checkpoints, without having been copied out of it.
+"""Tensors of a loaded state that stay in the checkpoint memory instead of being copied out of it.
 
 The bytes of a copy are mapped privately: a page is read where it lies, and becomes this process's own when the script
-writes to it. What is lent never changes by itself: before the place is written over, or this process forks, what is
-still in use of it is made the process's own (`settle`). The kernel does that page by page, whatever other threads write
-meanwhile (MADV_POPULATE_WRITE, Linux 5.14; without it nothing is lent). It holds only for whoever alone writes to that
-place.
+writes to it. A lent tensor never changes by itself: before its memory is overwritten, or this process forks, every page
+still in use becomes the process's own (`settle`). The kernel does that page by page, whatever other threads write
+meanwhile (MADV_POPULATE_WRITE, Linux 5.14; without it nothing is lent). This works only if no other process writes to
+that part of the memory.
 """
 
 import mmap
@@ -13,18 +13,18 @@ import threading
 import weakref
 
 PRESENT, OWN = 22, 23
-"""MADV_POPULATE_READ, MADV_POPULATE_WRITE: all pages at once, a fifth of what they cost one by one."""
+"""MADV_POPULATE_READ and MADV_POPULATE_WRITE: all pages at once, at a fifth of the cost of one by one."""
 PIECE = 16 << 20
 LEAST = 1 << 16
-"""Bytes of a tensor's storage from which on it is lent; smaller ones are copied."""
+"""Number of bytes from which a tensor's storage is lent; smaller ones are copied."""
 _lock = threading.Lock()
 _loans = []
-_is_told_of_forks = False
+_watches_forks = False
 
 
 class Loan:
-    """The `length` bytes of a file behind `at`, which begins a page. As long as it is open all of it is in use, then
-    those pieces that somebody has. Raises OSError where the kernel cannot lend."""
+    """`length` bytes of a file from `at`, a page boundary. While it is open all of it is in use, afterwards the pieces
+    that still have a user. Raises OSError if the kernel cannot lend."""
 
     def __init__(self, fd, at, length):
         self.at, self.end = at, at + length
@@ -35,22 +35,22 @@ class Loan:
         _register(self)
 
     def piece(self, at, count):
-        """A buffer that keeps the mapping as long as it lives."""
+        """A buffer that keeps the mapping alive."""
         found = memoryview(self.map)[at : at + count]
         self._pieces.append((weakref.ref(found), at, count))
         return found
 
     def close(self):
-        """The mapping goes with the last piece."""
+        """Ends the loan; the mapping is freed with its last piece."""
         self.map = None
 
     def is_over(self):
         return self._mapped() is None
 
     def settle(self):
-        """Nothing of it lies in the file any more. Raises OSError where there is no memory for that."""
+        """Makes every page in use the process's own. Raises OSError if there is no memory for that."""
         if self._is_in_a_child:
-            raise OSError("there was no memory for what a process that was forked has of a loaded state")
+            raise OSError("not enough memory for the loaded state that a forked process still uses")
         mapped = self._mapped()
         for at, count in self._used() if mapped is not None else ():
             _advise(mapped, at, count, OWN)
@@ -61,7 +61,8 @@ class Loan:
         return [(at, count) for piece, at, count in self._pieces if piece() is not None]
 
     def settle_for_a_child(self):
-        """What cannot be settled is lent for as long as this process lives: the child sees it, too."""
+        """Settles before a fork. A loan that cannot be settled stays for the life of this process: the child uses it
+        too."""
         try:
             self.settle()
         except OSError:
@@ -69,7 +70,7 @@ class Loan:
 
 
 def settle(at, end):
-    """Before what lies between the two in the file is written over. Raises OSError."""
+    """Settles the loans between two offsets before that part of the file is overwritten. Raises OSError."""
     with _lock:
         for loan in [each for each in _loans if each.at < end and at < each.end]:
             loan.settle()
@@ -77,11 +78,11 @@ def settle(at, end):
 
 
 def _register(loan):
-    global _is_told_of_forks
+    global _watches_forks
     with _lock:
         _loans[:] = [each for each in _loans if not each.is_over()] + [loan]
-        if not _is_told_of_forks:
-            _is_told_of_forks = True
+        if not _watches_forks:
+            _watches_forks = True
             os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
@@ -92,7 +93,7 @@ def _before_fork():
 
 
 def _advise(mapped, at, count, advice):
-    """In pieces, between which other threads may run."""
+    """Advises in pieces, between which other threads can run."""
     end, at = at + count, at - at % mmap.PAGESIZE
     while at < end:
         mapped.madvise(advice, at, min(PIECE, end - at))

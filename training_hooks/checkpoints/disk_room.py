@@ -1,9 +1,9 @@
-"""A save that does not fit beside the old file. When may the old file be written over, and when must it stay?
+"""Saves that do not fit beside the old file: when the old file is overwritten, and when it must stay.
 
-To be whole, a save needs room for two files; a disk that has room for one was enough without us. So on a full disk what
-we have written is removed, and the save goes in place, as the script meant it: but only where the file system itself
-grants what the new file needs beyond the blocks of the old one (it is asked by an allocation, not by a number that may
-mean another user's limit), never on a quota, and never where the job has said that its saves are to be whole. Else the
+An atomic save needs room for two files; without Outrider a disk with room for one was enough. So on a full disk the
+partial file is removed, and the save overwrites the old file in place, as the script meant it. This is done only if the
+file system grants what the new file needs beyond the blocks of the old one. An allocation tests that, since the number
+of free blocks may mean another user's limit. It is never done on a quota, or if the job requires atomic saves: then the
 script gets the kernel's own error, and the old file stays.
 """
 
@@ -17,13 +17,13 @@ from .overtaken import Overtaken
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PIECE = 1 << 16
 PROBED = 1 << 20
-"""Bytes. What has failed for want of room leaves less than a piece of it free."""
+"""Bytes that are written to find out whether a file system is full: after a failure less than `PIECE` is free."""
 MARGIN = 1 << 16
-"""Bytes, for what a file system needs beside a file's own blocks."""
+"""Bytes that a file system needs in addition to a file's own blocks."""
 
 
 class Counter:
-    """A file object that keeps nothing: how long is what is written to it?"""
+    """A file object that only counts the bytes written to it."""
 
     def __init__(self):
         self.length, self.pieces = 0, 0
@@ -38,20 +38,21 @@ class Counter:
 
 
 def measured(write, target):
-    """Bytes that `write(file)` writes at the most, were the file called so: torch puts the name into each record twice,
-    and begins each at a multiple of 64."""
+    """The most bytes that `write(file)` writes to a file named `target`: torch puts the name into each record twice,
+    and aligns each record to 64 bytes."""
     counter = Counter()
     write(counter)
     return counter.length + counter.pieces * (64 + 2 * len(os.path.basename(target)))
 
 
 def put(
-    target, page, fill, size, told=lambda lack: None, may_go_in_place=True, check=lambda: None, before=lambda: None
+    target, page, fill, size, report=lambda lack: None, may_go_in_place=True, check=lambda: None, before=lambda: None
 ):
-    """Calls `fill(path)`, so that `target` is whole wherever there is room for it; returns what it returns. `size()`:
-    the bytes that it will write at the most, None where nobody knows; it takes a while. `told(lack)`: the error for
-    which the save is not whole, before it is made, or None behind one that is. `check()` raises Overtaken where the old
-    file must stay; `before()` is called when the old one is about to be replaced."""
+    """Calls `fill(path)` so that `target` is replaced atomically if there is room for it; returns what `fill` returns.
+
+    `size()`: the most bytes that will be written, or None if unknown; it takes a while. `report(lack)`: called with the
+    error before a save that cannot be atomic, and with None after an atomic one. `check()` raises Overtaken if the old
+    file must stay. `before()` is called directly before the old file is replaced."""
     place = Beside(target, page)
     try:
         try:
@@ -68,18 +69,18 @@ def put(
                 raise lack
             check()
             place.leave()
-            told(lack)
+            report(lack)
             return fill(target)
         if place.folder:
-            told(None)
+            report(None)
         return result
     finally:
         place.leave()
 
 
 def lack_of_room(error, path):
-    """The kernel's error for which nothing more can be written to that file; None where that is not why it failed.
-    torch and safetensors say something of their own."""
+    """The kernel's error if the file cannot grow any more, or None if the save failed for another reason. torch and
+    safetensors raise errors of their own."""
     seen = error
     while seen is not None:
         if isinstance(seen, OSError):
@@ -98,8 +99,8 @@ def lack_of_room(error, path):
 
 
 def _expect_room(place, size):
-    """Where the new file could not lie beside one like the old one, nobody else on the disk is to run out of room by
-    our attempt. Raises OSError."""
+    """Raises OSError if a second file of this size cannot fit, so that the attempt does not fill the disk for
+    others."""
     if place.lack:
         raise place.lack
     if not place.folder:
@@ -110,7 +111,7 @@ def _expect_room(place, size):
             return
     except OSError:
         return
-    needed = _asked(size)
+    needed = _expected(size)
     lack = _refusal(place.folder, needed) if needed is not None else None
     if lack in FULL:
         raise _named(lack, place.target)
@@ -124,22 +125,22 @@ def _fits_over(place, lack, size):
     except OSError:
         return False
     is_ours = stat.S_ISREG(old.st_mode) and old.st_uid == os.geteuid()
-    needed = _asked(size) if is_ours else None
+    needed = _expected(size) if is_ours else None
     if needed is None:
         return False
     beyond = needed + MARGIN - old.st_blocks * 512
     return beyond <= MARGIN or (bool(place.folder) and place.empty() and _refusal(place.folder, beyond) is None)
 
 
-def _asked(size):
+def _expected(size):
     try:
         return size()
-    except Exception:  # whatever is wrong with the state, the save itself says it
+    except Exception:  # the save itself raises what is wrong with the state
         return None
 
 
 def _refusal(folder, length):
-    """The errno for which so many bytes more cannot be had in this folder; None where they can."""
+    """The errno if this folder has no room for so many more bytes, or None if it has."""
     path = os.path.join(folder, "room")
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

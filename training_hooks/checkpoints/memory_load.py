@@ -1,8 +1,7 @@
-"""What a rank does for `checkpoint.load`. It says which versions it can have, gets the one that all ranks have chosen,
-and goes on from there.
+"""The work of one rank for `checkpoint.load`: offer its versions, get the one that all ranks chose, and resume there.
 
-A copy in memory counts only if its checksum is right; one that is damaged is told and left out. Copies that are newer
-than what was chosen belong to steps that will be made again, and are discarded.
+A copy in memory is valid only if its checksum is right; a damaged one is reported and skipped. Copies that are newer
+than the chosen version belong to steps that will be repeated, and are discarded.
 """
 
 import time
@@ -25,13 +24,13 @@ class Loading:
         rank.loads += 1
         self.name = "%d/%d" % (rank.generation, rank.loads)
         rank.sealing.wait()
-        self._together("come", True, all)  # what any rank has saved last is one of the copies
+        self._together("come", True, all)  # only now are the last saves of all ranks among the copies
         self.copies = self._copies()
         self.stored = self._stored()
 
     # -- what this rank can have --------------------------------------------------------------------------------------
     def _copies(self):
-        """By version."""
+        """This rank's copies in memory, by version."""
         memory, rank = self.rank.memory, self.rank
         if memory is None:
             return {}
@@ -39,10 +38,12 @@ class Loading:
             kind = memory.kind()
             found = memory.copies(self.kind)
         except arena.Unusable as error:
-            rank.warn("%s; a save will begin it anew" % error)
+            rank.warn("%s; the next save initializes it again" % error)
             return {}
         if kind not in (None, self.kind):
-            self.wrong = "what is in memory was saved with sharded=%s" % (kind == arena.SHARDED)
+            self.wrong = "sharded: Invalid value: %s: the state in memory was saved with sharded=%s" % (
+                self.kind == arena.SHARDED, kind == arena.SHARDED,
+            )  # fmt: skip
         fits = [each for each in found if self.kind != arena.SHARDED or _of(each) == (rank.rank, rank.world)]
         return {(each.head.step, each.head.generation): each for each in reversed(fits)}
 
@@ -94,7 +95,7 @@ class Loading:
 
     # -- getting ------------------------------------------------------------------------------------------------------
     def _get(self, version):
-        """(what was saved, from where, seconds, bytes), None where it is damaged."""
+        """(saved state, its source, seconds, bytes) of a version, or None if it is damaged."""
         began = time.monotonic()
         if version in self.copies:
             copy = self.copies[version]
@@ -131,7 +132,7 @@ class Loading:
                 here.data.take_up(enclosed["positions"], source)
         self.rank.newest = step, None
         size = " (%s in %.2f s)" % (mebibytes(length), seconds) if length else ""
-        self.rank.tell(LOADED, "rank %d loads step %d from %s%s" % (self.rank.rank, step, source, size), step=step)
+        self.rank.report(LOADED, "rank %d loads step %d from %s%s" % (self.rank.rank, step, source, size), step=step)
         return enclosed["state"], step
 
 
@@ -142,5 +143,5 @@ def _of(copy):
 def _unpickled(load, what):
     try:
         return load()
-    except Exception as error:  # its bytes are what was saved: this process cannot make of them what the saving one had
+    except Exception as error:  # the bytes are those that were saved; this process cannot unpickle them
         raise CheckpointError("%s cannot be loaded: %s: %s" % (what, type(error).__name__, error))

@@ -1,7 +1,7 @@
-"""What a rank does for `checkpoint.save`: the copy in memory, and behind the training's back the rest.
+"""The work of one rank for `checkpoint.save`: the copy in memory, then the rest in the background.
 
-Whatever fails there is told, and training goes on. One rank of a member copies a state that is the same on all ranks,
-and rank 0 writes it to storage; of sharded states each rank does both.
+A failure in the background is reported, and training continues. If the state is the same on all ranks, one rank of each
+member copies it, and rank 0 writes it to storage; of a sharded state each rank does both.
 """
 
 import collections
@@ -16,27 +16,34 @@ from . import memory_tier, overtaken, state_codec, storage_tier
 from .reservation import VARIABLE, mebibytes
 
 NO_MEMORY = (
-    "there is no memory for checkpoints, and no path to save to: declare some (--checkpoint-memory 2Gi of outrider "
-    "run, checkpointMemory of the ElasticJob, or the annotation outrider.dev/checkpoint-memory), or say path="
+    "checkpoint.save: Required value: there is neither checkpoint memory nor a path; declare memory "
+    "(--checkpoint-memory 2Gi of outrider run, checkpointMemory of the ElasticJob, or the annotation "
+    "outrider.dev/checkpoint-memory), or pass path="
 )
 SEAL_PATIENCE = 30.0
 """Seconds that a process which ends by an error waits for the checksums of its last save."""
 NOT_SAVED = "state not saved"
 BEHIND = (
-    "a save of step %d behind one of step %d is not kept, nor are others like it: a version is known by its step, so "
-    "each save needs a greater one than the save before"
+    "the save of step %d after one of step %d is skipped: a version is identified by its step, so each save needs a "
+    "greater step than the one before; further saves like this are skipped too"
 )
 
-NOT_TAKEN = (
-    "saves come faster than another member takes over their copies: those that come meanwhile are not kept in memory"
-)
+NOT_TAKEN = "saves come faster than another member receives their copies; the saves in between are not kept in memory"
 
 Job = collections.namedtuple("Job", "copy path counted positions began")
-"""A save that is in memory. `path`: where it is written to, None: nowhere."""
+"""A save that is in memory. `path`: the file to write, or None if there is none."""
 
 
 class CheckpointError(RuntimeError):
-    """What cannot be saved or loaded; the sentence says why and what may be done."""
+    """A state cannot be saved or loaded; the message has the reason and the fix.
+
+    >>> from training_hooks import checkpoint
+    >>> try:
+    ...     checkpoint.save({"epoch": 1}, step=-1)
+    ... except checkpoint.CheckpointError as error:
+    ...     print(error)
+    step: Invalid value: -1: must be from 0 to 4611686018427387903
+    """
 
 
 def number(name, otherwise):
@@ -45,18 +52,20 @@ def number(name, otherwise):
 
 
 class Rank:
-    """This process's part. `here`: its worker, None outside of Outrider; `memory`: None where there is none."""
+    """The checkpoints of this process. `here`: its worker, or None without a job; `memory`: None if the job has
+    none."""
 
     def __init__(self):
         self.pid, self.here = os.getpid(), worker.current() or worker.observed()
         self.rank, self.world = number("RANK", 0), number("WORLD_SIZE", 1)
         self.local_rank = number("LOCAL_RANK", 0)
         self.generation = (self.here.generation[0] << 32 | self.here.generation[1]) if self.here else 0
-        self.said, self.kind, self.loads = set(), None, 0
+        self.reported, self.kind, self.loads = set(), None, 0
         self.newest = None
-        """(the step, its copy) of the last save to memory, or of a load."""
-        self.dropped, self.wanted = set(), {}
-        """What was given up last because a save had taken its place ("seal", "store"); by path the step saved last."""
+        """(step, copy) of the last save to memory or of the last load."""
+        self.dropped, self.newest_by_path = set(), {}
+        """`dropped`: the tasks ("seal", "store") that were abandoned last because a newer save took the slot.
+        `newest_by_path`: the step saved last, by path."""
         self.memory = self._memory()
         self.sealing = memory_tier.Newest(self._seal, "outrider-seal")
         self.storing = memory_tier.Newest(self.store, "outrider-store")
@@ -71,27 +80,29 @@ class Rank:
             self.warn("checkpoints are not kept in memory: %s" % error)
             return None
 
-    def tell(self, word, sentence, warning=False, **detail):
+    def report(self, word, sentence, warning=False, **detail):
         if self.here is not None:
-            self.here.tell_data(word, sentence, warning, detail)
+            self.here.report_data(word, sentence, warning, detail)
 
     def warn(self, sentence):
-        """Each sentence once."""
-        if sentence not in self.said:
-            self.said.add(sentence)
-            self.tell(NOT_SAVED, sentence, True)
+        """Reports each sentence once."""
+        if sentence not in self.reported:
+            self.reported.add(sentence)
+            self.report(NOT_SAVED, sentence, True)
 
     def finish(self):
-        """At the end of the process. One that ends by an error does not keep its job waiting for the storage."""
+        """Runs at the end of the process. After an error the job does not wait for the storage."""
         has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
         self.sealing.wait(SEAL_PATIENCE if has_failed else None)
         if not has_failed:
             self.storing.wait()
 
-    # -- in the training's time ---------------------------------------------------------------------------------------
+    # -- in the training thread ---------------------------------------------------------------------------------------
     def save(self, state, step, path, kind):
         if self.kind not in (None, kind):
-            raise CheckpointError("a script saves its state sharded, or the same on all ranks, not both")
+            raise CheckpointError(
+                "sharded: Forbidden: a script saves either sharded states or states equal on all ranks, not both"
+            )
         self.kind = kind
         if self.memory is None and path is None:
             raise CheckpointError(NO_MEMORY)
@@ -110,7 +121,7 @@ class Rank:
         return storage_tier.envelope(state, step, self.generation, counted, positions)
 
     def _save_alone(self, enclosed, path, kind):
-        """Without memory: an ordinary save, which raises what an ordinary one raises."""
+        """Saves without memory: an ordinary save, which raises what an ordinary one raises."""
         if self.here is None:
             self._write(enclosed, path, kind)
             return
@@ -135,31 +146,31 @@ class Rank:
         copy = self._taken(packed, about, path)
         self.newest = about.step, copy
         if copy is not None:
-            self.wanted[path] = copy.head.step
+            self.newest_by_path[path] = copy.head.step
             self.sealing.give(path, Job(copy, path, enclosed["counted"], (), began))
         elif path is not None:
             self.sealing.wait()
-            self.storing.wait()  # an older one would take its place there
+            self.storing.wait()  # else an older save could replace the file later
             self._save_alone(enclosed, path, kind)
 
     def _is_behind(self, enclosed, path):
-        """A version is its step and generation: of two states with the same ones some ranks would load the one, and
-        some the other. What is in memory already may still have to be written to a path."""
+        """Whether this save adds no version. A version is its step and generation: of two states with the same pair
+        some ranks would load one, and some the other. A copy in memory may still have to be written to a path."""
         step, (newest, copy) = enclosed["step"], self.newest
         if step > newest or (step == newest and copy is None):
             return False
         if step == newest and path is not None:
             self.sealing.wait()
-            self.wanted[path] = step
+            self.newest_by_path[path] = step
             self.storing.give(path, Job(copy, path, enclosed["counted"], (), time.monotonic()))
-        elif BEHIND not in self.said:
-            self.said.add(BEHIND)
-            self.tell(NOT_SAVED, BEHIND % (step, newest), step < newest)
+        elif BEHIND not in self.reported:
+            self.reported.add(BEHIND)
+            self.report(NOT_SAVED, BEHIND % (step, newest), step < newest)
         return True
 
     def _taken(self, packed, about, path):
-        """None where it is not kept. It waits only where saves come faster than their checksums, or those to storage
-        faster than they are written."""
+        """The copy in memory, or None if there is no slot for it. Training waits here only if saves come faster than
+        their checksums, or saves to storage faster than they are written."""
         self.here.begin_save()
         copy = None
         try:
@@ -179,7 +190,7 @@ class Rank:
             raise CheckpointError(_too_big(error))
         except arena.Unusable as error:
             raise CheckpointError(str(error))
-        except OSError as error:  # no misuse: the training goes on
+        except OSError as error:  # not the script's fault: training continues
             self.warn("step %d is not kept in memory: %s" % (about.step, sentence(error)))
             return None
         finally:
@@ -197,24 +208,24 @@ class Rank:
             self.here.remembered(copy.head, job.counted)
             if path is not None:
                 self.storing.give(path, job)
-        except Exception as error:  # the training goes on
+        except Exception as error:  # training continues
             self.warn("%s is not kept in memory: %s" % (self.named(copy.head), sentence(error)))
 
     def store(self, job):
-        """Whether it is on storage."""
+        """Writes the file; returns whether it is on storage."""
         copy, path = job.copy, job.path
         try:
             done = self._in_place("store", copy, path, lambda: self._write_copy(job))
             if done:
                 self.here.saved(path, job.counted, job.began)
             return done
-        except Exception as error:  # the training goes on
+        except Exception as error:  # training continues
             self.warn("%s could not be written to %s: %s" % (self.named(copy.head), path, sentence(error)))
             return False
 
     def _in_place(self, what, copy, path, work):
-        """Whether it was done before a save took the copy's place. Where the one before it was given up, this one keeps
-        its place."""
+        """Runs a task on a copy; returns whether it was done before a save took the slot. If the task before it was
+        abandoned, this copy keeps its slot."""
         if what in self.dropped:
             self.memory.pinned[what] = copy.slot
         try:
@@ -222,8 +233,8 @@ class Rank:
         finally:
             self.memory.pinned.pop(what, None)
         (self.dropped.discard if done else self.dropped.add)(what)
-        if not done and path is not None and self.wanted.get(path) == copy.head.step:
-            self.warn("%s was not written to %s: the next saves came before it was" % (self.named(copy.head), path))
+        if not done and path is not None and self.newest_by_path.get(path) == copy.head.step:
+            self.warn("%s was not written to %s: newer saves replaced it first" % (self.named(copy.head), path))
         return done
 
     def _write_copy(self, job):
@@ -234,17 +245,17 @@ class Rank:
         return copy.is_there() and self._write(enclosed, path, copy.head.kind, copy.is_there)
 
     def _write(self, enclosed, path, kind, still=None):
-        """True where it is there now."""
+        """Writes the file; returns True if it is at its place now."""
         try:
             return self._put(enclosed, path, kind, still)
         except overtaken.Overtaken as error:
-            self.here.told_overtaken(error)
+            self.here.report_overtaken(error)
             return False
 
     def _put(self, enclosed, path, kind, still):
         page = self.here.page if self.here is not None else None
         if kind != arena.SHARDED:
-            return storage_tier.write(path, enclosed, page, still, lambda lack: self._told_room(path, lack))
+            return storage_tier.write(path, enclosed, page, still, lambda lack: self._report_room(path, lack))
         target = storage_tier.shard(path, (enclosed["step"], self.generation), self.rank, self.world)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         done = storage_tier.write(target, enclosed, page, still)
@@ -252,25 +263,24 @@ class Rank:
             storage_tier.clean(path, self.world)
         return done
 
-    def _told_room(self, path, lack):
+    def _report_room(self, path, lack):
         if self.here is not None:
-            self.here.told_room(path, lack)
+            self.here.report_room(path, lack)
 
 
 def _packed(enclosed, kind):
     try:
         return state_codec.Packed(enclosed, () if kind == arena.SHARDED else state_codec.SHARDED)
     except state_codec.NotSaved as error:
-        hint = ": say sharded=True" if "sharded" in str(error) else ""
+        hint = "; pass sharded=True" if "sharded" in str(error) else ""
         raise CheckpointError("%s%s" % (error, hint))
 
 
 def _too_big(error):
-    wanted = error.slots * (error.needed + arena.PAGE) + 2 * arena.PAGE
+    needed = error.slots * (error.needed + arena.PAGE) + 2 * arena.PAGE
     return (
-        "the state has %s, and a place for one in the memory for checkpoints %s: there are %d places, so "
-        "checkpointMemory has to be %s at the least"
-        % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(wanted))
+        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory must be at "
+        "least %s" % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(needed))
     )
 
 

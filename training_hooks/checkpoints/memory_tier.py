@@ -1,7 +1,7 @@
-"""A member's memory for checkpoints, as one of its worker processes uses it.
+"""The checkpoint memory of a member, as one of its worker processes uses it.
 
-Training waits for the copy alone. The checksums, which make it count, are taken in a thread; a save that comes before
-they are there takes the place of the one that waits for them, so training never waits for them either.
+Training waits only for the copy. A thread computes the checksums that make the copy valid. A save that comes before
+they are complete takes the slot of the copy that waits for them, so training never waits for checksums.
 """
 
 import mmap
@@ -15,7 +15,7 @@ MARKED_PATH = "OUTRIDER_CHECKPOINT_PATH"
 
 
 class TooBig(Exception):
-    """`needed` and `room`: bytes of the state, and of a place for it."""
+    """A state of `needed` bytes does not fit into a slot of `room` bytes."""
 
     def __init__(self, needed, room, slots):
         super().__init__(needed, room)
@@ -23,7 +23,7 @@ class TooBig(Exception):
 
 
 class Memory:
-    """Raises OSError where there is none."""
+    """The mapped checkpoint memory. Raises OSError if the member has none."""
 
     def __init__(self, volume, local_rank, local_world):
         self.local_rank, self.local_world = local_rank, local_world
@@ -31,10 +31,12 @@ class Memory:
         self.map = mmap.mmap(self.fd, 0)
         self.lock = threading.Lock()
         self.owner, self.pinned, self._saves = {}, {}, 0
-        """By slot the number of the save that took it last; by what is done with it a slot that may not be taken."""
+        """`owner`: the number of the last save in each slot. `pinned`: a slot that must not be reused, by the task on
+        it."""
 
     def take(self, packed, about):
-        """Copies a state; None where both places are in use. `about`: the head without what only the copy tells."""
+        """Copies a state into a free slot; None if both slots are in use. `about`: the head, without the copy's own
+        fields."""
         divided = arena.divide(self.fd, about.kind, self.local_world)
         if packed.length > arena.room(divided):
             raise TooBig(packed.length, arena.room(divided), divided.slots)
@@ -44,7 +46,7 @@ class Memory:
         return copy
 
     def begin(self, about):
-        """A place of which nothing counts from now on; None where both are in use, here or by a partner."""
+        """An invalidated slot to write to; None if both slots are in use, here or by another member's transfer."""
         divided = arena.divide(self.fd, about.kind, self.local_world)
         with self.lock:
             own, pinned = arena.own(about.kind, self.local_rank), list(self.pinned.values())
@@ -59,7 +61,7 @@ class Memory:
         return Copy(self, divided, slot, about._replace(sequence=sequence), self.owner[slot])
 
     def copies(self, kind):
-        """[(head, its copy)] of this rank's, the newest first. Raises arena.Unusable."""
+        """[(head, copy)] of this rank, the newest first. Raises arena.Unusable."""
         divided = arena.division(self.fd)
         if divided is None or divided.kind != kind:
             return []
@@ -67,8 +69,9 @@ class Memory:
         return [Copy(self, divided, slot, head, None) for slot, head in arena.copies(self.fd, divided, slots)]
 
     def loan(self, copy):
-        """Where nobody but this process writes to its place; None else (a marked path's saves come from other members
-        while ranks run), where it was written to since, and where the kernel cannot lend."""
+        """A copy-on-write view of a copy, or None. Only a copy that no other process writes to is lent (saves to a
+        checkpoint path arrive from other members while ranks run). None also if the copy was overwritten since, or if
+        the kernel cannot lend."""
         is_own = copy.head.kind == arena.SHARDED or (copy.head.kind == arena.REPLICATED and self.local_rank == 0)
         if not is_own or MARKED_PATH in os.environ:
             return None
@@ -79,13 +82,13 @@ class Memory:
                 return None
 
     def kind(self):
-        """Of what is stored here, None where nothing is."""
+        """The kind of the stored states (`arena.SHARDED`, …), or None if the memory is empty."""
         divided = arena.division(self.fd)
         return None if divided is None else divided.kind
 
 
 class Copy:
-    """One save in its place. `number`: which save it is, None for one that was found there."""
+    """One save in its slot. `number`: the number of the save, or None for a copy that was found there."""
 
     def __init__(self, memory, divided, slot, head, number):
         self.memory, self.divided, self.slot, self.head, self.number = memory, divided, slot, head, number
@@ -97,7 +100,7 @@ class Copy:
 
     @property
     def room(self):
-        """The bytes of its place, as a view to write to."""
+        """The bytes of the slot, as a writable view."""
         return memoryview(self.memory.map)[self.place : self.place + arena.room(self.divided)]
 
     @property
@@ -105,15 +108,15 @@ class Copy:
         return memoryview(self.memory.map)[self.place : self.place + self.head.length]
 
     def is_as_found(self):
-        """Nobody has written to it since, this process or another."""
+        """Whether no process has written to the slot since."""
         return arena.head(self.memory.fd, self.divided, self.slot) == self.head
 
     def is_there(self):
-        """No later save has taken its place."""
+        """Whether no later save has taken the slot."""
         return self.memory.owner.get(self.slot) == self.number
 
     def seal(self):
-        """True where it counts now, False where its place was taken meanwhile."""
+        """Computes the checksums; returns False if a later save took the slot meanwhile."""
         sums, length = state_codec.Sums(), self.head.length
         for at in range(0, length, sums.PIECE):
             if not self.is_there():
@@ -127,13 +130,13 @@ class Copy:
         return False
 
     def is_sound(self):
-        """What is lent is looked at where it lies then: its pages are mapped once."""
+        """Whether the checksum is right. A lent copy is checked in its own mapping, so its pages are mapped once."""
         loan = self._loan = self.memory.loan(self)
         memory, at = (self.memory.map, self.place) if loan is None else (loan.map, 0)
         return state_codec.quick_sum(memory, at, self.head.length) == self.head.quick
 
     def state(self, map_location="cpu", copy=True):
-        """Without `copy` it is good as long as no save takes this place. With it nothing of it changes by itself."""
+        """The state. Without `copy` it is valid until a save takes the slot; with `copy` it never changes by itself."""
         if self._loan is None or not copy:
             return state_codec.unpacked(self.memory.map, self.place, self.head.length, map_location, copy)
         loan, self._loan = self._loan, None
@@ -148,8 +151,8 @@ class Copy:
 
 
 class Newest:
-    """Does what it is given, one after the other, in a thread that lives while there is something to do. What is given
-    while another of the same name waits takes its place. `work` must not raise."""
+    """Runs jobs one after the other, in a thread that lives while there are jobs. A job given while another of the same
+    name waits replaces it. `work` must not raise."""
 
     def __init__(self, work, title):
         self._work, self._title = work, title
@@ -174,6 +177,6 @@ class Newest:
             self._work(job)
 
     def wait(self, patience=None):
-        """Until all is done."""
+        """Waits until all jobs are done."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._is_busy, patience)

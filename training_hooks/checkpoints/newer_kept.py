@@ -1,19 +1,18 @@
-"""A newer checkpoint whose place an older state is about to take stays beside it, as a hard link.
+"""Keeps a newer checkpoint, as a hard link, before a save of an older state replaces it.
 
-A script that has started over saves to the path that it always saves to, and what days of training have made would be
-gone with its first save. Rank 0 keeps one file of a job in the folder of its checkpoint, where another one of its
-size still fits.
+A script that has started over saves to its usual path, and its first save would destroy days of training. Rank 0 keeps
+one file per job in the folder of its checkpoint, if the disk has room for another file of that size.
 """
 
 import os
 import re
 
 FOLDER = ".outrider-kept"
-TOLD = "%s of step %d is kept as %s, because a state of step %d takes its place"
+KEPT = "%s of step %d is kept as %s, because a state of step %d takes its place"
 
 
 def keep(worker, target):
-    """Before the file at `target` is replaced. Raises nothing; the save goes on."""
+    """Called before the file at `target` is replaced. It raises nothing; the save continues."""
     try:
         if worker.may_replace_newer and os.environ.get("RANK", "0") == "0":
             step = worker.known.step_of(target)
@@ -40,8 +39,8 @@ def _link(worker, target, step):
     os.link(target, os.path.join(folder, name))
     for older in there:
         os.unlink(os.path.join(folder, older))
-    sentence = TOLD % (os.path.basename(target), step, os.path.join(folder, name), worker.steps_made())
-    worker.tell_data("newer kept", sentence, True, {"step": step})
+    sentence = KEPT % (os.path.basename(target), step, os.path.join(folder, name), worker.steps_made())
+    worker.report_data("newer kept", sentence, True, {"step": step})
 
 
 def _names(folder):

@@ -1,26 +1,27 @@
-"""A save that a newer generation has overtaken: while it was written, that one has put its own file there.
+"""Detects a save that a newer generation has overtaken by putting its own file at the same path.
 
-A member that is cut off from everybody may still reach the storage, and its world is over before it knows. So each file
-that takes its place by a rename carries whose it is, as an extended attribute, which changes none of its bytes. A file
-system without them says nothing, and then nothing is refused. Of one generation no save is refused, whoever made it,
-nor is one refused for a file that was there when it began.
+A member without network may still reach the storage, and its generation ends before the member knows it. So each file
+that replaces another by a rename has an extended attribute with its generation; the file's bytes do not change. On a
+file system without extended attributes no save is refused. Neither is a save of the same generation, by any rank, or a
+save over a file that was there when the save began.
 """
 
 import os
 
 NAME = "user.outrider.generation"
 WHY = (
-    "the save to %s is not put there: a newer generation of this job has saved there meanwhile, and the world of this "
-    "process is over"
+    "the save to %s is dropped: a newer generation of this job has saved there meanwhile, and the generation of this "
+    "process has ended"
 )
 
 
 class Overtaken(Exception):
-    """The sentence for the user. The file that is there stays."""
+    """A newer generation's file is at the path and stays there; the message is for the user."""
 
 
 class Save:
-    """From its begin on. `generation`: a number that grows from one generation to the next; 0: of no rank of ours."""
+    """One save, from its begin. `generation`: a number that grows with each generation; 0 for a process without a
+    job."""
 
     def __init__(self, target, generation):
         self.target, self.generation = target, generation
@@ -28,11 +29,11 @@ class Save:
         self.found = _identity(target)
 
     def mark(self, path):
-        """Of the file that will take the target's place, not of one that is written over."""
+        """Marks a file that will replace the target, but not one that is overwritten in place."""
         if self.generation and path != self.target:
             try:
                 os.setxattr(path, NAME, ("%d %s" % (self.generation, self.job)).encode("utf-8", "surrogateescape"))
-            except (OSError, AttributeError):  # not on this file system
+            except (OSError, AttributeError):  # the file system has no extended attributes
                 pass
 
     def check(self):

@@ -1,11 +1,11 @@
-"""The saved state of a planned move on the user's own volume. It is one file of torch's, and a record that makes it
-count.
+"""The saved state of a planned move on the user's volume: a torch file, and a record that makes it valid.
 
-    <OUTRIDER_MIGRATION_DIR>/state-<step>-<n>.pth   what the script registered
-    <OUTRIDER_MIGRATION_DIR>/migration.json         which file counts, its size and checksum, what happened
+    <OUTRIDER_MIGRATION_DIR>/state-<step>-<n>.pth   the registered objects
+    <OUTRIDER_MIGRATION_DIR>/migration.json         the valid file, its size and checksum, the history
 
-The file is written first and whole, then the record is replaced, then older files go: whatever is cut short, the record
-names a file that is complete. A file that is not as its record says (truncated, another's, of a newer version) is none.
+The file is written completely, then the record is replaced, then older files are removed. So the record names a
+complete file, wherever a write is interrupted. A file that differs from its record (truncated, foreign, of a newer
+version) is not used.
 """
 
 import json
@@ -22,16 +22,16 @@ NAME = re.compile(r"state-\d+-\d+\.pth")
 
 
 class Unusable(Exception):
-    """There is a saved state, and it cannot be used; the sentence says why."""
+    """A saved state exists and cannot be used; the message has the reason."""
 
 
 def folder_of(environ):
-    """Where the state of this job lies, "" where the job names no directory."""
+    """The directory of this job's saved state, or "" if the job names none."""
     return environ.get("OUTRIDER_MIGRATION_DIR", "")
 
 
 def read(folder):
-    """The record, None where nothing was ever written here. Raises Unusable."""
+    """The record, or None if nothing was ever written here. Raises Unusable."""
     path = os.path.join(folder, RECORD)
     try:
         with open(path) as file:
@@ -41,22 +41,23 @@ def read(folder):
     except (OSError, ValueError, RecursionError) as error:
         raise Unusable("%s cannot be read: %s" % (path, error))
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
-        raise Unusable("%s is no record of a saved state" % path)
+        raise Unusable("%s is not a record of a saved state" % path)
     if record["version"] > VERSION:
-        raise Unusable("%s is of version %d, and %d is the newest known here" % (path, record["version"], VERSION))
+        raise Unusable("%s has version %d, newer than the known version %d" % (path, record["version"], VERSION))
     if not _is_sound(record):
-        raise Unusable("%s is no record of a saved state: its names or its step are none" % path)
+        raise Unusable("%s is not a record of a saved state: its names or its step are invalid" % path)
     return record
 
 
 def _is_sound(record):
-    """What of it is used without another look."""
+    """Checks the fields that are used without a further check."""
     names, step = record.get("names", []), record.get("step", 0)
     return isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(step, int)
 
 
 def checked(folder, record):
-    """The path of the state that counts, None where none was saved yet. Raises Unusable where it is not as written."""
+    """The path of the valid state, or None if none was saved yet. Raises Unusable if the file differs from its
+    record."""
     name = record.get("file")
     if name is None:
         return None
@@ -66,9 +67,9 @@ def checked(folder, record):
     try:
         size = os.path.getsize(path)
         if size != record.get("bytes"):
-            raise Unusable("%s has %d bytes, and %s were written" % (path, size, record.get("bytes")))
+            raise Unusable("%s has %d bytes instead of %s" % (path, size, record.get("bytes")))
         if checksum(path) != record.get("crc32"):
-            raise Unusable("%s is damaged: its checksum is not the one that was written" % path)
+            raise Unusable("%s is damaged: its checksum differs from the record" % path)
     except OSError as error:
         raise Unusable("%s cannot be read: %s" % (path, error))
     return path
@@ -91,19 +92,19 @@ def next_path(folder, step):
 
 
 def commit(folder, path, about):
-    """From now on this file counts, and the older ones go."""
+    """Makes this file the valid one, and removes older files."""
     size, found = os.path.getsize(path), checksum(path)
     _rewrite(folder, dict(about, file=os.path.basename(path), bytes=size, crc32=found), dict(about, what="saved"))
     for name in _names(folder):
         if name != os.path.basename(path):
             try:
                 os.remove(os.path.join(folder, name))
-            except OSError:  # it lies there, and counts for nothing
+            except OSError:  # the file stays, and is not used
                 pass
 
 
 def note(folder, what, **about):
-    """One line of the record's history. A record that cannot be used, perhaps a newer version's, stays as it is."""
+    """Adds a line to the record's history. An unusable record, perhaps of a newer version, stays as it is."""
     try:
         read(folder)
     except Unusable:
@@ -115,7 +116,7 @@ def _rewrite(folder, fields, happened):
     os.makedirs(folder, exist_ok=True)
     try:
         record = read(folder) or {}
-    except Unusable:  # a state that is complete takes its place
+    except Unusable:  # the complete state replaces it
         record = {}
     history = record.get("history")
     history = history if isinstance(history, list) else []
@@ -129,7 +130,7 @@ def _rewrite(folder, fields, happened):
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, os.path.join(folder, RECORD))
-    except OSError:  # a full volume
+    except OSError:  # the volume is full
         if os.path.exists(beside):
             os.remove(beside)
         raise

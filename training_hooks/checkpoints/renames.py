@@ -1,6 +1,6 @@
-"""Follows a checkpoint to its name. A script saves to `x.tmp`, a framework to a folder of its own, and renames it.
+"""Follows a checkpoint to its final name: scripts save to `x.tmp`, frameworks to a folder, and then rename it.
 
-Wrapped are os.rename and os.replace, which pathlib and shutil.move use as well.
+os.rename and os.replace are wrapped; pathlib and shutil.move use them as well.
 """
 
 import os
@@ -10,7 +10,7 @@ from . import newer_kept
 
 
 def follow(current):
-    """`current()` gives this process's worker."""
+    """`current()` returns this process's worker."""
 
     def followed(real, src, dst, **kwargs):
         worker, existed = current(), False
@@ -20,12 +20,12 @@ def follow(current):
         try:
             old, new = (os.path.abspath(os.fsdecode(each)) for each in (src, dst))
             existed = os.path.exists(new)
-        except Exception:  # whatever is wrong with them, the real one says it
+        except Exception:  # the real function raises what is wrong with them
             return real(src, dst)
         result = real(src, dst)
         try:
             worker.renamed(old, new, existed)
-        except Exception:  # the name is not followed; the training goes on
+        except Exception:  # the name is not followed; training continues
             pass
         return result
 

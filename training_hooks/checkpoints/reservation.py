@@ -1,7 +1,7 @@
-"""The memory for checkpoints is there before a rank starts, charged to the trainer's own container, or no rank starts.
+"""Reserves the checkpoint memory before a rank starts, charged to the trainer's container; without it no rank starts.
 
-A page of it that could not be had when it is first written would be a SIGBUS in the training. The kernel answers a
-shortage in a container's memory with a kill rather than an error, so what the container has left is looked at first.
+If a page could not be allocated at its first write, training would get a SIGBUS. If a container's memory is short, the
+kernel kills a process instead of returning an error, so the free memory of the container is checked first.
 """
 
 from ..abi import arena
@@ -11,29 +11,29 @@ VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY"
 UNLIMITED = 1 << 62
 
 
-def wanted(environ):
-    """Bytes; 0 where none are asked for. Raises ValueError."""
+def requested(environ):
+    """The requested bytes, or 0 for none. Raises ValueError."""
     text = environ.get(VARIABLE, "").strip()
     if not text:
         return 0
     if not text.isdigit() or int(text) < 4 * arena.PAGE:
-        raise ValueError("%s is %r: it is a number of bytes, %d at the least" % (VARIABLE, text, 4 * arena.PAGE))
+        raise ValueError("%s: Invalid value: %r: must be %d or more bytes" % (VARIABLE, text, 4 * arena.PAGE))
     return int(text)
 
 
 def shortage(volume, environ):
-    """Sees to it that the memory is there; why it is not, else ""."""
+    """Reserves the memory; returns "", or the reason why it cannot be reserved."""
     try:
-        size = wanted(environ)
+        size = requested(environ)
     except ValueError as error:
         return str(error)
     path = arena.path_of(volume)
     if not size or arena.is_allotted(path, size):
         return ""
-    cannot = "the memory for checkpoints (checkpointMemory, %s) cannot be had: " % mebibytes(size)
+    cannot = "the checkpoint memory (checkpointMemory, %s) cannot be reserved: " % mebibytes(size)
     limit, left = room()
     if size > left:
-        return cannot + "of its %s the container has %s left" % (mebibytes(limit), mebibytes(left))
+        return cannot + "%s of the container's %s are free" % (mebibytes(left), mebibytes(limit))
     try:
         arena.allot(path, size)
     except OSError as error:
@@ -42,8 +42,8 @@ def shortage(volume, environ):
 
 
 def room():
-    """(the limit of this container's memory, what of it is left), in bytes. What can be read from disk again counts as
-    left, as the kubelet counts it."""
+    """(limit, free part) of this container's memory, in bytes. Pages that can be read from disk again count as free, as
+    for the kubelet."""
     limit = _number(cgroup.files("memory", "memory.limit_in_bytes", "memory.max"))
     used = _number(cgroup.files("memory", "memory.usage_in_bytes", "memory.current"))
     if limit is None or used is None or limit > UNLIMITED:
@@ -59,11 +59,11 @@ def _files_pages():
 
 
 def _number(found):
-    """Of the first of these files; None where it has none (`max`)."""
+    """The number in the first of these files, or None if it has none (`max`)."""
     text = found[0][1].strip() if found else ""
     return int(text) if text.isdigit() else None
 
 
 def mebibytes(size):
-    """For people: whole MiB, or GiB with a digit."""
+    """A size for people: whole MiB, or GiB with one decimal."""
     return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%d MiB" % -(-size // 2**20)

@@ -1,12 +1,11 @@
-"""Makes a save whole or not at all, tells when a checkpoint is finished, and which step a load resumes.
+"""Makes saves atomic, reports finished checkpoints, and finds the step that a load resumes.
 
-A process that is killed inside `torch.save(path)` leaves a file that cannot be read (measured: 18 of 20), so what is
-saved to a path is written beside it (`checkpoints.atomic_write`) and renamed; what does not fit there is a matter of
-`checkpoints.disk_room`.
+A process that is killed inside `torch.save(path)` leaves a file that cannot be read (measured: 18 of 20). So a save to
+a path is written beside it (`checkpoints.atomic_write`) and renamed; `checkpoints.disk_room` handles a full disk.
 
-A save is a *finished checkpoint* when its path existed before, or its path with the digits left out was saved before in
-this process, or it is a safetensors file or a DCP folder: a model written once at the end is none. The first of a path
-is one where a signal has asked the ranks to save, which those know who have sent it.
+A save is a *finished checkpoint* if its path existed before, if a path that differs only in digits was saved before in
+this process, or if it is a safetensors file or a DCP folder. A model that is written once at the end is not one. The
+first save to a path counts if a signal has requested a save, which the sender of the signal knows.
 """
 
 import functools
@@ -18,16 +17,16 @@ from . import disk_room, newer_kept, overtaken
 
 
 def whole(worker, save, target, call, size, note=None):
-    """Runs `call(path)` so that `target` is whole; returns what it returns. `size()`: the bytes that it writes at the
-    most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place.
-    Where a newer generation has saved there meanwhile its file stays, and None is returned."""
+    """Runs `call(path)` so that `target` is complete or unchanged; returns what `call` returns. `size()`: the most
+    bytes that it writes, or None if unknown. `note(path)` is called when the file is complete, before it replaces the
+    target. If a newer generation has saved there meanwhile, its file stays, and None is returned."""
     worker.wait_for_verdict()
     existed, mine = os.path.exists(target), overtaken.Save(target, worker.generation_number())
 
     def fill(path):
         result = call(path)
         if path != target:
-            mine.check()  # before anything is noted of it
+            mine.check()  # before anything is recorded about it
         if save == "torch.save" and worker.data is not None:
             _note_position(worker, target, path)
         if note is not None:
@@ -37,17 +36,17 @@ def whole(worker, save, target, call, size, note=None):
 
     began = worker.begin_save()
     try:
-        told = functools.partial(worker.told_room, target)
+        report = functools.partial(worker.report_room, target)
         keep = functools.partial(newer_kept.keep, worker, target)
-        result = disk_room.put(target, worker.page, fill, size, told, check=mine.check, before=keep)
+        result = disk_room.put(target, worker.page, fill, size, report, check=mine.check, before=keep)
     except overtaken.Overtaken as error:
         worker.end_save(False)
-        worker.told_overtaken(error)
+        worker.report_overtaken(error)
         return None
     except BaseException as error:
         worker.end_save(False)
         if isinstance(error, OSError) and error.errno in disk_room.FULL:
-            worker.told_full(target, error)
+            worker.report_full(target, error)
         raise
     worker.end_save(True, alone=False)
     is_first = save == "torch.save" and not worker.series.continues(target, existed)
@@ -56,14 +55,15 @@ def whole(worker, save, target, call, size, note=None):
 
 
 def _note_position(worker, target, written):
-    """Who saves beside the training's thread has taken its copy of the state at a moment that nobody knows."""
+    """Records the data position of a save. A background thread took its copy of the state at an unknown moment, so only
+    the main thread's position is recorded."""
     known = worker.data.for_save(target)
     if known is not None or threading.current_thread() is threading.main_thread():
         worker.data.saved(target, written, known)
 
 
 def as_path(target):
-    """The path as text, None where it is no path."""
+    """The path as str, or None if it is not a path."""
     if isinstance(target, (str, os.PathLike)):
         path = os.fspath(target)
         return path if isinstance(path, str) else None
@@ -71,19 +71,19 @@ def as_path(target):
 
 
 def _opened(file):
-    """The path of a file that the script has opened itself, None where it is none."""
+    """The path of a file that the script has opened, or None if it is not a file."""
     name = getattr(file, "name", None)
     return name if isinstance(name, str) and hasattr(file, "fileno") and os.path.isfile(name) else None
 
 
 def _note_opened(worker, file):
-    """A save into a file that is open cannot be made whole, but it is one."""
+    """A save into an open file counts as a save, although it cannot be made atomic."""
     path = _opened(file)
     if path is None or worker.is_saving() or threading.current_thread() is not threading.main_thread():
         return
     try:
         file.flush()
-    except (OSError, ValueError):  # the script hears of it when it closes the file
+    except (OSError, ValueError):  # the script gets the error when it closes the file
         return
     if worker.data is not None:
         _note_position(worker, path, path)
@@ -93,7 +93,7 @@ def _note_opened(worker, file):
 
 
 def noticed_load(current, load, marked=lambda: None):
-    """`load(path, …)`, which tells the worker what was loaded."""
+    """Wraps `load(path, …)` to report the loaded file to the worker."""
 
     @functools.wraps(load)
     def noticed_load(f, *args, **kwargs):
@@ -112,8 +112,8 @@ def noticed_load(current, load, marked=lambda: None):
 
 
 def wrap_torch(current, torch, marked=lambda: None):
-    """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker); `marked()`
-    what it has to do with the marked path, None where no path is marked."""
+    """`current()` returns this process's worker, or None if it has none (the template, a DataLoader worker). `marked()`
+    returns the handler of the checkpoint path, or None if the job has none."""
     save, load = torch.save, noticed_load(current, torch.load, marked)
 
     @functools.wraps(save)
@@ -157,7 +157,7 @@ def wrap_safetensors(current, module):
 
 
 def _size_of(tensors, args, kwargs):
-    """At the most: a header of JSON, and the tensors behind it."""
+    """An upper limit: a JSON header and the tensors after it."""
     header = sum(200 + 6 * len(name) + 24 * tensor.dim() for name, tensor in tensors.items())
     metadata = args[0] if args else kwargs.get("metadata")
     texts = sum(20 + 6 * len(str(key)) + 6 * len(str(value)) for key, value in (metadata or {}).items())
@@ -165,13 +165,13 @@ def _size_of(tensors, args, kwargs):
 
 
 def _folder(arguments, storage):
-    """Where a DCP call reads or writes: its `checkpoint_id`, or its storage's own path."""
+    """The folder that a DCP call reads or writes: its `checkpoint_id`, or the path of its storage."""
     chosen = arguments.get("checkpoint_id") or getattr(arguments.get(storage), "path", None)
     return as_path(chosen)
 
 
 def wrap_distributed_checkpoint(current, module):
-    """`module` is torch.distributed.checkpoint.state_dict_saver: its `save` returns when the folder is complete."""
+    """`module` is torch.distributed.checkpoint.state_dict_saver; its `save` returns when the folder is complete."""
     save = module.save
 
     @functools.wraps(save)

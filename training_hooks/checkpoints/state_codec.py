@@ -1,9 +1,9 @@
-"""A state in memory. It is what the state is made of, pickled, and the bytes of its tensors, copied there as they lie.
+"""Encodes a state in memory: its pickled structure, and the raw bytes of its tensors.
 
-A payload is 16 bytes (where the pickled part begins, its length), then the storages of the tensors, each at a multiple
-of 64 bytes, then the pickled part, in which a plain tensor is a reference to its storage. Tensors that share a storage
-share it afterwards. A tensor of another kind (a subclass, a sparse one) is pickled by its own means, down to the plain
-ones in it. The script has imported torch already, or it has no tensors.
+A payload has 16 bytes (offset and length of the pickled part), then the storages of the tensors, each aligned to 64
+bytes, then the pickled part, in which a plain tensor is a reference to its storage. Tensors that share a storage share
+it after loading. Another kind of tensor (a subclass, a sparse one) is pickled by its own method, down to the plain
+tensors in it. A script with tensors has imported torch already.
 """
 
 import io
@@ -17,23 +17,23 @@ from . import cow_tensors
 ALIGNED = 64
 PREFIX = struct.Struct("<QQ")
 BLOCK = 1 << 17
-"""Bytes of which the quick checksum takes one sum: few enough that torch sums them in one thread."""
+"""Bytes per partial sum of the quick checksum: few enough that torch sums them in one thread."""
 SUMS = struct.Struct("<q")
 SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DTensor", "ShardedTensor")
-"""Classes of torch's whose state no rank has whole."""
+"""Names of torch classes whose complete state is on no rank."""
 
 
 class NotSaved(Exception):
-    """A sentence: what in the state cannot be saved."""
+    """A part of the state cannot be saved; the message names it."""
 
 
 # -- packing -----------------------------------------------------------------------------------------------------------
 class Packed:
-    """A state that is ready to be copied. `length` bytes are needed; it holds what it is about to copy."""
+    """A state that is ready to be copied: `length` bytes. It references what it will copy."""
 
     def __init__(self, state, refused=()):
         self.storages, self._places = [], {}
-        """(the storage's bytes as a tensor, where they go)."""
+        """(bytes of a storage as a tensor, offset in the payload) of each storage."""
         self._end = ALIGNED
         self.skeleton = _dumped(state, self._reference, refused)
         self.length = self._end + -(-len(self.skeleton) // 8) * 8
@@ -55,7 +55,7 @@ class Packed:
         )  # fmt: skip
 
     def copy_to(self, memory, offset):
-        """`memory` is a writable buffer with `length` bytes behind `offset`."""
+        """`memory` is a writable buffer with `length` bytes from `offset`."""
         for whole, at in self.storages:
             _bytes_of(memory, offset + at, whole.numel()).copy_(whole)
         end = offset + self.length
@@ -65,7 +65,7 @@ class Packed:
 
 
 class _Pickler(pickle.Pickler):
-    """A class of its own in each call would hold the state until the next collection of garbage."""
+    """Defined once: a class created in each call would keep the state alive until the next garbage collection."""
 
     def __init__(self, file, reference, refused):
         super().__init__(file, 4)
@@ -83,7 +83,7 @@ def _dumped(state, reference, refused):
         _Pickler(file, reference, refused).dump(state)
     except NotSaved:
         raise
-    except Exception as error:  # whatever a class of the user's raises
+    except Exception as error:  # a user's class may raise anything
         raise NotSaved("the state cannot be pickled: %s: %s" % (type(error).__name__, error))
     return file.getvalue()
 
@@ -99,49 +99,49 @@ def _is_plain(thing):
 
 # -- unpacking ---------------------------------------------------------------------------------------------------------
 def unpacked(memory, offset, length, map_location="cpu", copy=True, lend=None):
-    """The state. Without `copy` its tensors are the memory's own bytes, on the CPU; with `lend(at, count)` those that
-    come to the CPU lie in the buffer that it gives for such bytes of the payload. Raises ValueError for bytes that are
-    no payload, and what unpickling raises."""
+    """Decodes a state. Without `copy` its tensors use the memory's own bytes, on the CPU. With `lend(at, count)`
+    tensors on the CPU use the buffer that it returns for these bytes of the payload. Raises ValueError if the bytes are
+    not a payload, and what unpickling raises."""
     where, size = PREFIX.unpack_from(memory, offset)
     if where + size > length:
-        raise ValueError("its pickled part is said to lie outside of it")
+        raise ValueError("invalid payload: its pickled part lies outside of it")
     made = {}
 
     def load(reference):
         at, count, device, dtype, *view = reference
         if at + count > length:
-            raise ValueError("a tensor is said to lie outside of it")
+            raise ValueError("invalid payload: a tensor lies outside of it")
         if at not in made:
-            wanted = _device(device, map_location) if copy else ""
-            if lend is not None and count >= cow_tensors.LEAST and str(wanted) == "cpu":
+            target = _device(device, map_location) if copy else ""
+            if lend is not None and count >= cow_tensors.LEAST and str(target) == "cpu":
                 made[at] = _bytes_of(lend(at, count), 0, count).untyped_storage()
             else:
-                made[at] = _storage(memory, offset + at, count, device, wanted)
+                made[at] = _storage(memory, offset + at, count, device, target)
         return _tensor(made[at], dtype, *view)
 
     return _loaded(memory[offset + where : offset + where + size], load)
 
 
 def _device(saved, map_location):
-    """Where a storage goes that was saved on that device: as torch.load has it; a function says it for each."""
+    """The device for a storage that was saved on `saved`, as in torch.load; a function decides for each storage."""
     if isinstance(map_location, dict):
         return map_location.get(saved, saved)
     return saved if map_location is None else map_location
 
 
-def _storage(memory, at, count, saved, wanted):
-    """`wanted`: a device, or a function; "" leaves the bytes where they lie."""
+def _storage(memory, at, count, saved, target):
+    """`target`: a device or a function; "" leaves the bytes where they are."""
     import torch
 
     if not count:
         return torch.empty(0, dtype=torch.uint8, device="cpu").untyped_storage()
     there = _bytes_of(memory, at, count)
-    if callable(wanted):
+    if callable(target):
         own = torch.empty(count, dtype=torch.uint8, device="cpu").copy_(there).untyped_storage()
-        return wanted(own, saved) or own
-    if not wanted:
+        return target(own, saved) or own
+    if not target:
         return there.untyped_storage()
-    return torch.empty(count, dtype=torch.uint8, device=wanted).copy_(there).untyped_storage()
+    return torch.empty(count, dtype=torch.uint8, device=target).copy_(there).untyped_storage()
 
 
 def _tensor(storage, dtype, first, size, stride, requires_grad):
@@ -172,7 +172,7 @@ def _bytes_of(memory, at, count):
 
 # -- checksums ---------------------------------------------------------------------------------------------------------
 class Sums:
-    """Both checksums of a payload, in pieces, without taking the training's threads. `add` takes 1 MiB at a time."""
+    """Both checksums of a payload, computed in pieces without torch's thread pool. `add` takes at most 1 MiB."""
 
     PIECE = 1 << 20
 
@@ -188,7 +188,7 @@ class Sums:
 
 
 def quick_sum(memory, at, count):
-    """The same as `Sums.quick`, with all threads of torch: CRC-32 of the sums of its blocks as 64-bit numbers."""
+    """The same value as `Sums.quick`, computed by all threads of torch: CRC-32 of the 64-bit sums of the blocks."""
     whole = count // BLOCK
     found = zlib.crc32(b"")
     if whole:

@@ -1,10 +1,10 @@
-"""A file of torch's in memory. torch.save writes to it, and torch.load reads from it, as from any file object.
+"""A torch file in memory, which torch.save writes and torch.load reads like any file object.
 
-Whatever torch.load would make of the file it makes of this one. The file begins at a page of the payload, behind what
-the payload says of itself (`About`): 16 bytes (where the file begins, its length), then JSON.
+torch.load returns the same as from a file on storage. The file begins at a page boundary of the payload, after its
+header: 16 bytes (offset and length of the file), then JSON.
 
-torch takes checksums of what it writes and never looks at them, and they take longer than the copy. So they are left
-out here, and put in where the file is written to storage: other programs do look.
+torch computes checksums when it writes and never checks them; they take longer than the copy. So they are left out in
+memory and added when the file is written to storage, because other programs check them.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ PIECE = LARGE = 1 << 20
 _is_quiet = False
 CRC = struct.Struct("<I")
 HAS_DESCRIPTOR = 8
-"""Flag of a zip entry: sizes and checksum are behind its data."""
+"""Flag of a zip entry whose sizes and checksum follow its data."""
 IDENTITY, DIGITS = ".data/serialization_id", 40
 LOCAL, CRC_IN_DIRECTORY, CRC_IN_DESCRIPTOR = 30, 16, 4
 DESCRIPTOR, DIRECTORY, LOCAL_HEADER = b"PK\x07\x08", b"PK\x01\x02", b"PK\x03\x04"
 
 
 class Writing(io.RawIOBase):
-    """Takes what fits; `length` grows on all the same, so that one can say what would have been needed."""
+    """Stores what fits. `length` counts all bytes, so an error can name the size that is needed."""
 
     def __init__(self, view):
         super().__init__()
@@ -77,7 +77,7 @@ class Reading(io.RawIOBase):
 
 
 def _copy(target, source):
-    """What is large with all threads of torch, as it copies tensors."""
+    """Copies large pieces with all threads of torch, as torch copies tensors."""
     if len(source) < LARGE:
         target[:] = source
         return
@@ -88,7 +88,7 @@ def _copy(target, source):
 
 
 def _be_quiet(torch):
-    """torch warns once in a process that nobody may write to a tensor over bytes that are read-only; nobody does."""
+    """Triggers torch's warning about tensors over read-only bytes, once and silently; the hooks never write to them."""
     global _is_quiet
     if not _is_quiet:
         _is_quiet = True
@@ -99,7 +99,7 @@ def _be_quiet(torch):
 
 # -- payloads ----------------------------------------------------------------------------------------------------------
 def begin(view, about):
-    """Writes what the payload says of itself; where its file goes."""
+    """Writes the header of a payload; returns the offset of its file."""
     text = json.dumps(about).encode()
     where = -(-(PREFIX.size + len(text)) // PAGE) * PAGE
     if where <= len(view):
@@ -108,25 +108,26 @@ def begin(view, about):
 
 
 def end(view, where, length):
-    """The length of the whole payload."""
+    """Completes the header; returns the length of the whole payload."""
     view[: PREFIX.size] = PREFIX.pack(where, length)
     return -(-(where + length) // 8) * 8
 
 
 def opened(view):
-    """(what it says of itself, the bytes of its file). Raises ValueError."""
+    """(header, bytes of the file). Raises ValueError."""
     where, length = PREFIX.unpack_from(view)
     if where + length > len(view):
-        raise ValueError("its file is said to lie outside of it")
+        raise ValueError("invalid payload: its file lies outside of it")
     return json.loads(bytes(view[PREFIX.size : where])), view[where : where + length]
 
 
 @contextlib.contextmanager
 def without_checksums():
-    """Where this torch has that; of all threads' saves, whose files torch.load reads as well."""
+    """Turns torch's checksums off if this torch can. It affects the saves of all threads; torch.load reads these
+    files."""
     serialization = sys.modules.get("torch.serialization")
-    wanted = getattr(serialization, "get_crc32_options", bool)()
-    if not wanted:
+    computes = getattr(serialization, "get_crc32_options", bool)()
+    if not computes:
         yield
         return
     serialization.set_crc32_options(False)
@@ -137,12 +138,12 @@ def without_checksums():
 
 
 def is_zip(view):
-    """What torch writes by default."""
+    """Whether the file has torch's default format."""
     return bytes(view[:4]) == LOCAL_HEADER
 
 
 def is_torn(path):
-    """Of such a file only the beginning is there, or nothing at all."""
+    """Whether the file is empty, or only the beginning of such a file."""
     try:
         with open(path, "rb") as file:
             head = file.read(4)
@@ -153,7 +154,7 @@ def is_torn(path):
 
 # -- checksums ---------------------------------------------------------------------------------------------------------
 def checksums(view):
-    """[(where, bytes)]: what is to be put into the file so that its checksums are right."""
+    """[(offset, bytes)] to write into the file so that its checksums are right."""
     with zipfile.ZipFile(io.BufferedReader(Reading(view))) as file:
         entries, directory = file.infolist(), file.start_dir
     found = []
@@ -168,7 +169,7 @@ def checksums(view):
             crc = _sum(view, data, data + entry.file_size)
         behind = data + entry.file_size
         if view[directory : directory + 4] != DIRECTORY:
-            raise ValueError("the file's directory is not where it should be")
+            raise ValueError("invalid file: its zip directory is not at its place")
         found.append((directory + CRC_IN_DIRECTORY, CRC.pack(crc)))
         if entry.flag_bits & HAS_DESCRIPTOR and view[behind : behind + 4] == DESCRIPTOR:
             found.append((behind + CRC_IN_DESCRIPTOR, CRC.pack(crc)))
@@ -184,6 +185,6 @@ def _sum(view, begin, end):
 
 
 def _identity(before):
-    """torch makes it from the checksums, too: it tells two files apart by their ends."""
+    """torch derives its serialization id from the checksums too, so that files with different content differ in it."""
     digest = hashlib.sha256(b"".join(bytes_there for _, bytes_there in before)).hexdigest()
     return b"%040d" % (int(digest, 16) % 10**DIGITS)

@@ -1,12 +1,11 @@
-"""torch.load of the marked path. It is done by torch itself, from a file in memory that it cannot tell from the one on
-storage.
+"""torch.load of the checkpoint path: torch itself loads the file, from memory if that version is there.
 
-Before the generation's first save every rank gets the version that the world begins from. The master says which one all
-members have in memory; a file on storage that is newer, or somebody else's, goes before it. The first rank that looks
-decides that for all. Behind a save every rank gets that one or a newer one: from memory, or from storage once it is
-there. Nothing here waits for a rank, but for the save that it has been told of.
+Before the first save of a generation every rank gets the version that the generation resumes from. The master names the
+version that all members have in memory. A newer file on storage, or one that another program wrote, has precedence. The
+first rank that loads decides for all. After a save every rank gets that save or a newer one: from memory, or from
+storage once it is written. A rank waits for no other rank, only for an announced save.
 
-Where no version is in the memory of all, torch.load reads the file as ever.
+If no version is in the memory of all members, torch.load reads the file as without Outrider.
 """
 
 import os
@@ -18,13 +17,13 @@ from .memory_load import LOADED
 from .memory_save import CheckpointError
 
 PATIENCE, AFTER_FAILURE = 300.0, 10.0
-"""Seconds for a save that was made, to come to storage or to this member; where it could not be written to storage."""
+"""Seconds to wait for an announced save, on storage or in this member's memory; and after its write has failed."""
 PAUSE = 0.02
 TRIES = 8
 
 
 def load(mine, plain, f, args, kwargs):
-    """`plain` is torch's own; `mine` the process's Marked; `f` names its path."""
+    """`plain`: torch's own load; `mine`: the `Marked` of this process; `f`: the file that names the checkpoint path."""
     for _ in range(TRIES):
         copy = _chosen(mine)
         if copy is None:
@@ -51,7 +50,7 @@ def _from_memory(plain, file, args, kwargs):
     is_mapped = kwargs.get("mmap")
     if not (getattr(config, "mmap", False) if is_mapped is None else is_mapped):
         return plain(torch_buffer.Reading(file), *args, **kwargs)
-    fd = os.memfd_create("checkpoint")  # torch maps files that have a name
+    fd = os.memfd_create("checkpoint")  # torch maps only files that have a name
     try:
         with open(fd, "wb", closefd=False) as out:
             out.write(file)
@@ -64,17 +63,17 @@ def _go_on(mine, about, copy, seconds):
     mine.here.goes_on_at(about["counted"])
     if mine.here.data is not None:
         mine.here.data.take_up(about["positions"], "this member's memory")
-    said = "rank %d loads save %d (step %d) of %s from this member's memory in %.2f s"
-    sentence = said % (mine.rank, about["number"], about["counted"], mine.path, seconds)
-    mine.tell(LOADED, sentence, step=about["counted"])
+    message = "rank %d loads save %d (step %d) of %s from this member's memory in %.2f s"
+    sentence = message % (mine.rank, about["number"], about["counted"], mine.path, seconds)
+    mine.report(LOADED, sentence, step=about["counted"])
 
 
 # -- which version -----------------------------------------------------------------------------------------------------
 def _chosen(mine):
-    """A copy in memory; None: what is on storage."""
+    """The copy in memory to load, or None to load from storage."""
     if mine.memory is None:
         return None
-    if mine.last is not None:  # what this rank has saved
+    if mine.last is not None:  # this rank's own last save
         if mine.last.is_there() and version_file.stamp(mine.path) == mine.stamp:
             return mine.last
         mine.settle()
@@ -85,8 +84,8 @@ def _chosen(mine):
 
 
 def _saved_meanwhile(mine):
-    """The number of this generation's newest save, None where there was none yet."""
-    number = mine.word.heard(announcements.SAVED)
+    """The number of this generation's newest save, or None if there is none yet."""
+    number = mine.announcements.announced(announcements.SAVED)
     if number is not None:
         return number
     return max((each.head.step for each in _made_now(mine)), default=None)
@@ -97,7 +96,8 @@ def _made_now(mine):
 
 
 def _of_this_generation(mine, number):
-    """It, or a newer one. Where nobody can be asked any more rank 0 has ended, and storage has what it saved."""
+    """The copy of that save or of a newer one; None for storage. If the store is gone, rank 0 has ended, and storage
+    has its last save."""
     began = time.monotonic()
     while True:
         if _is_foreign(mine):
@@ -105,11 +105,12 @@ def _of_this_generation(mine, number):
         for copy in _made_now(mine):
             if copy.head.step >= number and copy.is_sound():
                 return copy
-        written, failed = mine.word.heard(announcements.WRITTEN), mine.word.heard(announcements.FAILED)
-        if (written or 0) >= number or mine.word.heard(announcements.SAVED) is None:
+        written = mine.announcements.announced(announcements.WRITTEN)
+        failed = mine.announcements.announced(announcements.FAILED)
+        if (written or 0) >= number or mine.announcements.announced(announcements.SAVED) is None:
             return None
         if time.monotonic() - began > (AFTER_FAILURE if (failed or 0) >= number else PATIENCE):
-            mine.warn("save %d has not come to rank %d: it reads %s as it is" % (number, mine.rank, mine.path))
+            mine.warn("save %d did not arrive at rank %d: it reads %s as it is" % (number, mine.rank, mine.path))
             return None
         time.sleep(PAUSE)
 
@@ -127,24 +128,24 @@ def _begun_from(mine):
         return None
     try:
         of, there = version_file.read(mine.path)
-    except OSError:  # there is no file: torch says so
+    except OSError:  # there is no file: torch reports it
         return None
     is_torn = there is None and torch_buffer.is_torn(mine.path)
     own = "memory" if is_torn or (there is not None and there <= begun) else "file %s" % of
-    decided = mine.word.first(own)
+    decided = mine.announcements.first(own)
     if decided not in (own, "memory"):
-        raise CheckpointError("%s has changed while the ranks were loading it" % mine.path)
+        raise CheckpointError("%s has changed while the ranks were loading it; start the load again" % mine.path)
     if decided != "memory":
-        whose = "is somebody else's" if there is None else "is newer than what all members have in memory"
-        mine.tell(LOADED, "%s %s, and is loaded" % (mine.path, whose), there is None)
+        reason = "was written by another program" if there is None else "is newer than the newest copy in all memories"
+        mine.report(LOADED, "%s is loaded from storage: it %s" % (mine.path, reason), there is None)
         return None
     if is_torn:
-        mine.warn("%s is cut short, and was not by us: save %d, which is in memory, is loaded" % (mine.path, begun[1]))
+        mine.warn("%s is truncated, not by Outrider: save %d is loaded from memory" % (mine.path, begun[1]))
     return _whole(mine, begun, there)
 
 
 def _whole(mine, begun, there):
-    """The copy of that version; None where storage has just that one."""
+    """The copy of that version, or None if storage has exactly that version."""
     for copy in mine.copies():
         if (copy.head.generation, copy.head.step) == begun:
             if copy.is_sound():
@@ -154,5 +155,5 @@ def _whole(mine, begun, there):
     if there == begun:
         return None
     raise CheckpointError(
-        "save %d of %s, from which all ranks begin, is not whole in this member's memory" % (begun[1], mine.path)
+        "save %d of %s, from which all ranks resume, is not complete in this member's memory" % (begun[1], mine.path)
     )

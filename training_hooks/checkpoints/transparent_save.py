@@ -1,12 +1,11 @@
-"""torch.save to the path that the user has marked. It returns when the member's memory has the file, and a thread
-writes it to storage. What torch.load of that path gives is in `checkpoints.transparent_load`.
+"""torch.save to the job's checkpoint path: it returns once the file is in memory, and a thread writes storage.
 
-Rank 0 of the world saves; the master has the other members given what it saved. A version is the number of the save and
-the generation that made it. Whatever cannot be done in memory is an ordinary save, told once: a state that is too big,
-a world without a process group (the others could not know of it), a path whose file cannot be replaced. So is the first
-one, where no file is there yet: scripts look whether there is one. And so is one that takes the place of somebody
-else's file: whose it is can be told by its bytes then. What somebody puts there while ours is written stays: it is the
-later one.
+`checkpoints.transparent_load` describes what torch.load of that path returns. Rank 0 of the generation saves; the
+master sends its saves to the other members. A version is the number of the save and its generation. If a save cannot be
+made in memory it is an ordinary one, which is reported once: the state is too big, there is no process group (the other
+ranks could not know of the save), or the path's file cannot be replaced. Two more saves are ordinary: the first one,
+since scripts check whether the file exists, and one that replaces another program's file, because then the file's bytes
+show who wrote it. A file that another program puts there during a write stays: it is the later one.
 """
 
 import functools
@@ -35,21 +34,22 @@ from .reservation import mebibytes
 VARIABLE = memory_tier.MARKED_PATH
 STARTED_IN = os.getcwd()
 HELD = 60.0
-"""Seconds for which a save keeps its place until the other members have it."""
+"""Seconds for which a save keeps its slot until the other members have received it."""
 OTHERS = 5
 ELSEWHERE = (
-    "%d checkpoints were saved, the last of them %s, and none by torch.save to %s, the path that this job has marked "
+    "%d checkpoints were saved, the last of them %s, and none by torch.save to the checkpoint path %s "
     "(--checkpoint-path, checkpointPath): nothing is kept in memory. A file that the script opens itself, or renames "
-    "to that path, is an ordinary one"
+    "to that path, is an ordinary save"
 )
 TOO_OFTEN = (
-    "a save had no place in memory, because the other members did not have the one before it yet: it is an ordinary one"
+    "a save found no slot in memory, because the other members had not received the one before it; it is an "
+    "ordinary save"
 )
 _mine = None
 
 
 def here():
-    """Of this process; None where no path is marked, or this is no rank."""
+    """The handler of this process, or None if the job has no checkpoint path or this process is not a rank."""
     global _mine
     if VARIABLE not in os.environ or "RANK" not in os.environ:
         return None
@@ -66,17 +66,17 @@ class Marked(memory_save.Rank):
         super().__init__()
         self.kind = arena.MARKED
         self.path = os.path.realpath(os.path.join(STARTED_IN, spelled))
-        self.word = announcements.Word(self.world, self.generation)
+        self.announcements = announcements.Announcements(self.world, self.generation)
         self.lock = threading.RLock()
         self.number, self.last = None, None
-        """Of the newest save, and its copy, None where it was an ordinary one."""
+        """Number and copy of the newest save; the copy is None for an ordinary save."""
         self.sent, self.sent_at = None, 0.0
-        """What is on its way to the other members, as far as this one knows."""
+        """The copy that the other members are receiving, as far as this process knows, and when it began."""
         self.stamp, self.unfit, self.others = None, "", 0
-        """`unfit`: why no save is kept in memory any more; `others`: the saves that have gone elsewhere."""
+        """`unfit`: why no further save is kept in memory; `others`: the number of saves to other paths."""
 
     def is_it(self, f):
-        """Whether this names the marked file, in whatever spelling."""
+        """Whether `f` names the checkpoint path, in any spelling."""
         try:
             path = os.fspath(f)
             is_like_it = os.path.basename(path) == os.path.basename(self.path) or os.path.islink(path)
@@ -93,18 +93,18 @@ class Marked(memory_save.Rank):
     def named(self, head):
         return "save %d" % head.step
 
-    # -- in the training's time ---------------------------------------------------------------------------------------
+    # -- in the training thread ---------------------------------------------------------------------------------------
     def is_behind(self, f):
-        """Also from a file that was just opened."""
+        """Whether `f` is the checkpoint path, or a file just opened from it."""
         return self.is_it(file_of(f) or f)
 
     def load(self, plain, f, args, kwargs):
         return transparent_load.load(self, plain, file_of(f) or f, args, kwargs)
 
     def save(self, plain, state, f, args, kwargs):
-        """`plain` is torch's own, which makes the file wherever it goes, and raises what it raises."""
+        """`plain` is torch's own save, which writes the file anywhere, and raises its own errors."""
         if self.rank != 0:
-            self.warn("rank %d saves to %s by itself: rank 0's saves alone are kept in memory" % (self.rank, self.path))
+            self.warn("rank %d saves to %s by itself: only rank 0's saves are kept in memory" % (self.rank, self.path))
             self._whole(plain, state, f, args, kwargs, lambda written: None)
             return
         with self.lock:
@@ -118,20 +118,20 @@ class Marked(memory_save.Rank):
                 self._save_ordinarily(plain, state, f, args, kwargs, number)
 
     def _why_not(self):
-        """Why it cannot be kept in memory, "" where it can."""
+        """The reason why a save cannot be kept in memory, or "" if it can."""
         if self.memory is None:
-            return "there is no memory for checkpoints"
+            return "there is no checkpoint memory"
         if self.unfit:
             return self.unfit
-        if not self.word.is_heard():
-            return "there is no process group of all %d ranks, by which they could know of a save" % self.world
+        if not self.announcements.is_shared():
+            return "there is no process group of all %d ranks, through which they learn of a save" % self.world
         folder = os.path.dirname(self.path)
         if os.environ.get("OUTRIDER_ATOMIC_SAVE") == "0" or not is_plain_path(self.path):
-            return "its file is not replaced by another one"
-        return "" if os.access(folder, os.W_OK | os.X_OK) else "%s cannot be written to" % folder
+            return "its file cannot be replaced by a rename"
+        return "" if os.access(folder, os.W_OK | os.X_OK) else "%s is not writable" % folder
 
     def _is_first(self):
-        """No file of ours is there yet, or none any more."""
+        """Whether the path has no file of this job yet, or none any more."""
         before, now = self.stamp, version_file.stamp(self.path)  # in this order: a thread may be replacing it
         if now is not None and now == before:
             return False
@@ -140,10 +140,10 @@ class Marked(memory_save.Rank):
             save = version_file.read(self.path)[1]
         except OSError:
             return True
-        return save is None or save[0] > self.generation  # of an earlier job of that path
+        return save is None or save[0] > self.generation  # written by an earlier job with the same path
 
     def _next(self):
-        """Greater than whatever was given before, as far as can be seen here."""
+        """A number greater than all earlier ones, as far as this process can see."""
         if self.number is None:
             begun = version_file.begun_from()
             known = [copy.head.step for copy in self.copies()] + [version_file.newest(self.path)]
@@ -154,15 +154,15 @@ class Marked(memory_save.Rank):
     def copies(self):
         try:
             return self.memory.copies(arena.MARKED) if self.memory is not None else []
-        except arena.Unusable:  # the first save begins it anew
+        except arena.Unusable:  # the first save initializes it again
             return []
 
     def _save_ordinarily(self, plain, state, f, args, kwargs, number):
         self.settle()
         self._whole(plain, state, f, args, kwargs, lambda written: self._note(written, number))
         self.last, self.stamp = None, version_file.stamp(self.path)
-        self.word.say(announcements.WRITTEN, number)
-        self.word.say(announcements.SAVED, number)
+        self.announcements.announce(announcements.WRITTEN, number)
+        self.announcements.announce(announcements.SAVED, number)
 
     def _whole(self, plain, state, f, args, kwargs, note):
         def put(to):
@@ -178,27 +178,27 @@ class Marked(memory_save.Rank):
             self.warn("%s could not be written: %s" % (version_file.place(self.path), error.strerror or error))
 
     def _keep(self, plain, state, args, kwargs, number, path):
-        """Whether it is in memory, and the others can know of it."""
+        """Saves to memory; returns whether the copy exists and the other ranks can learn of it."""
         positions = self.here.data.recorded() if self.here.data is not None else []
         counted = self.here.steps_made()
         began = self.here.begin_save()
         copy = None
         try:
             copy = self._copied(lambda file: plain(state, file, *args, **kwargs), number, counted, positions)
-        except Exception as error:  # an ordinary save shows whether it is the state's fault
+        except Exception as error:  # an ordinary save then raises it if the state is the cause
             self.warn("save %d is not kept in memory: %s" % (number, memory_save.sentence(error)))
         finally:
             self.here.end_save(copy is not None)
-        if copy is None or not self.word.say(announcements.SAVED, number):
+        if copy is None or not self.announcements.announce(announcements.SAVED, number):
             return False
-        self.last, self.wanted[path] = copy, number
+        self.last, self.newest_by_path[path] = copy, number
         if self.sent is None:
             self.sent, self.sent_at = copy, time.monotonic()
         self.sealing.give(self.path, memory_save.Job(copy, path, counted, positions, began))
         return True
 
     def _copied(self, write, number, counted, positions):
-        """None where there is no place for it, or not enough."""
+        """The copy in memory, or None if there is no free slot or the slot is too small."""
         copy = self._place(number)
         if copy is None:
             self.warn(TOO_OFTEN)
@@ -210,17 +210,17 @@ class Marked(memory_save.Rank):
         with torch_buffer.without_checksums():
             write(writing)
         if where > len(room) or not writing.fits():
-            self.unfit = "the state does not fit into the memory for checkpoints"
+            self.unfit = "the state does not fit into the checkpoint memory"
             self.warn(too_big(where + writing.length, copy.divided))
             return None
         if not torch_buffer.is_zip(room[where:]):
-            self.unfit = "the state is saved in torch's old format, which has no checksums to know a file by"
+            self.unfit = "the state is saved in torch's old format, which has no checksums to identify a file by"
             return None
         copy.head = copy.head._replace(length=torch_buffer.end(room, where, writing.length))
         return copy
 
     def _place(self, number):
-        """Training waits where saves come faster than their checksums, or than storage is written."""
+        """A slot to write to. Training waits if saves come faster than their checksums or the writes to storage."""
         self._hold()
         head = arena.Head(
             arena.VERSION, 0, number, self.generation, self.rank, self.world, arena.MARKED,
@@ -242,14 +242,14 @@ class Marked(memory_save.Rank):
             self.memory.pinned["copies"] = self.sent.slot
 
     def settle(self):
-        """Until storage has what was saved."""
+        """Waits until storage has all saves."""
         self.sealing.wait()
         self.storing.wait()
 
     # -- in the background --------------------------------------------------------------------------------------------
     def store(self, job):
         done = super().store(job)
-        self.word.say(announcements.WRITTEN if done else announcements.FAILED, job.copy.head.step)
+        self.announcements.announce(announcements.WRITTEN if done else announcements.FAILED, job.copy.head.step)
         return done
 
     def _write_copy(self, job):
@@ -259,7 +259,7 @@ class Marked(memory_save.Rank):
         beside = Beside(self.path, self.here.page)
         try:
             if not beside.folder:
-                raise beside.lack or OSError("nothing can be written beside it")
+                raise beside.lack or OSError("no file can be written beside it")
             return self._write_file(job, file, beside)
         finally:
             beside.leave()
@@ -287,12 +287,12 @@ class Marked(memory_save.Rank):
 
 def _not_ours_any_more(path, save):
     if version_file.stamp(path) is None:
-        return "somebody else has removed %s: %s is not written there" % (path, save)
-    return "somebody else has put another file at %s: it stays, and counts" % path
+        return "another program has removed %s: %s is not written there" % (path, save)
+    return "another program has replaced %s: its file stays, and is the one that is loaded" % path
 
 
 def saved(path):
-    """A checkpoint is finished, by whatever means. Where none is ever saved to the marked path itself, that is told."""
+    """Called for every finished checkpoint. Reports a job whose saves never go to its checkpoint path."""
     mine = here()
     if mine is None or mine.rank != 0 or mine.number is not None:
         return
@@ -302,7 +302,7 @@ def saved(path):
 
 
 def file_of(f):
-    """The name of a file that is open at its beginning, None where it is no such file."""
+    """The name of a file that is open at its beginning, or None for anything else."""
     if type(f) not in (io.BufferedReader, io.BufferedRandom, io.FileIO):
         return None
     try:
@@ -312,17 +312,17 @@ def file_of(f):
 
 
 def too_big(needed, divided):
-    wanted = 2 * (needed + arena.PAGE) + 2 * arena.PAGE
+    needed_memory = 2 * (needed + arena.PAGE) + 2 * arena.PAGE
     return (
-        "the state has %s, and a place for one in the memory for checkpoints %s: there are %d places, so "
-        "checkpointMemory has to be %s at the least; until then saves are ordinary ones"
-        % (mebibytes(needed), mebibytes(arena.room(divided)), divided.slots, mebibytes(wanted))
+        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory must be at least "
+        "%s; until then saves are ordinary ones"
+        % (mebibytes(needed), mebibytes(arena.room(divided)), divided.slots, mebibytes(needed_memory))
     )
 
 
 def wrap_files():
-    """Who copies or renames the file that was just saved, or a folder above it, gets what was saved; who removes the
-    folder finds nobody at work in it."""
+    """Copying or renaming the saved file, or a folder above it, waits until the save is on storage; removing the folder
+    waits until no thread writes in it."""
     for name in ("rename", "replace", "link"):
         builtin_wrappers.wrap(name, _settled)
     for name in ("copyfile", "copytree", "rmtree"):

@@ -1,8 +1,8 @@
-"""Which save the file at the marked path is: one small file `.<name>.version.json` beside it (docs/contracts.md §12).
+"""Identifies the save at the checkpoint path, by a small file `.<name>.version.json` beside it (docs/contracts.md §12).
 
-It is bound to the file's bytes (`data.position_file.fingerprint`), so a file that somebody else has put there is none
-of ours, whatever its name and time. It is written before the checkpoint takes its place, and has the entry of the file
-that is there as well: whichever of the two a killed process leaves, its entry is there.
+An entry is bound to the file's content (`data.position_file.fingerprint`), so a file from another program has no entry,
+whatever its name and time. The version file is written before the checkpoint replaces the old one, and keeps the old
+one's entry too: whichever file a killed process leaves, its entry is there.
 """
 
 import json
@@ -14,7 +14,7 @@ from ..data import position_file
 MARK = "checkpoint version"
 VERSION = 1
 MOST = 1 << 62
-"""No save of ours has such a number: those in memory have 63 bits."""
+"""A number that no save reaches: those in memory have 63 bits."""
 
 
 def place(path):
@@ -22,7 +22,7 @@ def place(path):
 
 
 def write(path, written, save):
-    """The file that will be at `path` is complete at `written`. `save`: (generation, number). Raises OSError."""
+    """Records that the complete file at `written` will be at `path`. `save`: (generation, number). Raises OSError."""
     entry = {"of": position_file.fingerprint(written), "generation": save[0], "number": save[1]}
     before = [each for each in _saves(path) if each["of"] != entry["of"]]
     there = _fingerprint(path)
@@ -41,7 +41,7 @@ def write(path, written, save):
 
 
 def read(path):
-    """(the fingerprint of the file that is there, its (generation, number)); None where it is none of ours. Raises
+    """(fingerprint of the file, its (generation, number)); the pair is None if this job did not write the file. Raises
     OSError."""
     of = position_file.fingerprint(path)
     return of, next(((each["generation"], each["number"]) for each in _saves(path) if each["of"] == of), None)
@@ -55,12 +55,12 @@ def _fingerprint(path):
 
 
 def newest(path):
-    """The greatest number that was ever given here, as far as is known."""
+    """The greatest known number of a save here."""
     return max((each["number"] for each in _saves(path)), default=0)
 
 
 def _saves(path):
-    """What cannot be understood is as if it were not there: the checkpoint is somebody else's then."""
+    """The entries. An unreadable file counts as absent: the checkpoint is then another program's."""
     try:
         with open(place(path), "rb") as source:
             document = json.loads(source.read(1 << 16).decode())
@@ -76,8 +76,7 @@ def _is_save(each):
 
 
 def begun_from():
-    """(generation, number) of the save that this generation begins from, as far as memory is concerned; None: of
-    none."""
+    """(generation, number) of the save in memory that this generation resumes from, or None."""
     number, _, generation = os.environ.get("OUTRIDER_CHECKPOINT_FROM", "").partition(":")
     term, _, count = generation.partition(".")
     if not (number.isdigit() and term.isdigit() and count.isdigit()):
@@ -86,7 +85,7 @@ def begun_from():
 
 
 def stamp(path):
-    """Another one: another file. None where there is none."""
+    """A value that changes when another file is at the path; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:

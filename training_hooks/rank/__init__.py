@@ -1,1 +1,1 @@
-"""A rank's process: its page, its phases, and which checkpoint it begins from."""
+"""The process of one rank: its progress page, its phases and the checkpoint that it resumes from."""

@@ -1,7 +1,7 @@
-"""Whether anybody opens a checkpoint, by whatever means: C++, Rust, a program of the script's. inotify says it.
+"""Reports whether any process opens a checkpoint, by whatever means: C++, Rust, a subprocess of the script.
 
-It sees what processes of this machine open. Where it cannot be had, or none of the files is here, nobody can say, which
-is told as if one had been opened.
+inotify reports it for the processes of this machine. If inotify is not available, or none of the files is on this
+machine, the answer is not known; it is then reported as if a checkpoint had been opened.
 """
 
 import os
@@ -26,11 +26,11 @@ class Opens:
             if self.fd >= 0:
                 added = [libc.inotify_add_watch(self.fd, os.fsencode(path), OPENED) for path in found]
                 self.is_unsure = min(added) < 0
-        except Exception:  # no libc that can be called: nobody can say
+        except Exception:  # libc cannot be called: the answer stays unknown
             pass
 
     def seen(self):
-        """Up to now; asked once."""
+        """Whether a checkpoint was opened until now; callable once, because it ends the watch."""
         if self.fd < 0:
             return True
         try:
@@ -43,7 +43,7 @@ class Opens:
         while True:
             try:
                 data = os.read(self.fd, 65536)
-            except OSError:  # all is read
+            except OSError:  # all events are read
                 return False
             at = 0
             while at < len(data):

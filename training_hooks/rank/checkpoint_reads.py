@@ -1,8 +1,8 @@
 """Whether a script reads, before its first step, a file that was written while its job trained.
 
-Saves by pickle, numpy, or another process are not seen, and neither is what is loaded from them: such a script goes on
-somewhere, and to count its steps from 0 as if nothing had been saved would be wrong. `open` is replaced from the fork
-to the first step, and only where training has been and no save of the job is known.
+Saves by pickle, by numpy or by another process are not seen, nor are loads of such files. A script that loads one
+resumes at an unknown step, and counting its steps from 0 as if nothing had been saved would be wrong. `open` is
+replaced from the fork to the first step, and only if the job has trained and no save of it is known.
 """
 
 import builtins
@@ -16,13 +16,13 @@ from ..process import builtin_wrappers
 NO_CHECKPOINTS = (".py", ".pyc", ".so", ".log", ".lock")
 PLACES = ("/proc/", "/sys/", "/dev/")
 TICK = 0.01
-"""Seconds. A file's time is that of the kernel's last tick: it may lie so much before a moment that came first."""
+"""Seconds by which a file's time may lie before the moment of the write: the kernel takes it from its last tick."""
 CACHES = ("cache", "torchinductor", ".triton")
 
 
 class Reads:
     def __init__(self, since):
-        """`since`: when training began, in seconds of the wall clock, as files have it."""
+        """`since`: when training began, in seconds since the epoch, the unit of file times."""
         self.since, self.now = since, time.time()
         self.seen = False
         self._real = builtins.open
@@ -36,12 +36,12 @@ class Reads:
             path = args[0] if args else kwargs.get("file")
             if not self.seen and "r" in mode and not isinstance(path, int):
                 self._look(os.path.abspath(os.fsdecode(path)), os.fstat(file.fileno()))
-        except Exception:  # whatever it is, it is open
+        except Exception:  # the file is open; only the observation is lost
             pass
         return file
 
     def loaded(self, path):
-        """By what does not call `open`."""
+        """Records a load that does not call `open`."""
         try:
             path = os.path.join(path, ".metadata") if os.path.isdir(path) else path
             self._look(os.path.abspath(path), os.stat(path))
@@ -54,7 +54,7 @@ class Reads:
             self.seen |= not any(cache in path for cache in CACHES)
 
     def end(self):
-        """At the first step; whether one was read."""
+        """Restores `open` at the first step; returns whether such a file was read."""
         for module in (builtins, io):
             if module.open is self._ours:
                 module.open = self._real

@@ -1,8 +1,8 @@
-"""At which step a checkpoint was saved, known by its name and by its bytes.
+"""The step at which a checkpoint was saved, found by its name or by its content.
 
-The name changes: scripts save to `x.tmp` and rename that to `x` (`renames` follows them). A copy, a link, and whatever
-another program or member has made of the file are known by its fingerprint: its size and a hash of its first and last
-bytes. Device and inode are not asked: they differ on two members' mounts, and are used again for other files.
+The name changes: scripts save to `x.tmp` and rename that to `x` (`renames` follows them). A copy, a link, or a file
+that another program or member has made of it is found by its fingerprint: its size and a hash of its first and last
+bytes. Device and inode are not used: they differ between the mounts of two members, and are reused for other files.
 """
 
 import collections
@@ -12,17 +12,17 @@ import os
 import re
 
 HEAD, TAIL = 1 << 12, 1 << 16
-"""Bytes that are read of a file. One of torch's ends with the checksums of all that is in it."""
+"""Number of bytes read at each end of a file. A file of torch ends with the checksums of its whole content."""
 MOST = 256
-"""Saves of this process that may still be renamed, and fingerprints."""
+"""Number of saves of this process that may still be renamed, and number of fingerprints."""
 MOST_EARLY = 64
 DIGITS = re.compile(r"\d+")
 FILE = "known.json"
-"""In the member's volume, for ranks that a launcher starts."""
+"""Name of the file in the member's volume that lists the saves for ranks started by a launcher."""
 
 
 def fingerprint(path, sizes=None):
-    """Of a file, or of a DCP folder by its `.metadata`; "" where it cannot be read, or has none of these sizes."""
+    """Fingerprint of a file, or of a DCP folder by its `.metadata`; "" if it cannot be read or has none of `sizes`."""
     try:
         if os.path.isdir(path):
             path = os.path.join(path, ".metadata")
@@ -40,16 +40,16 @@ def fingerprint(path, sizes=None):
 
 
 class Known:
-    """`steps` by real path; `prints` by fingerprint, 0 where saves of two steps have the same: a file that never
-    changes, or a DCP folder of a torch before 2.3."""
+    """Steps by real path (`steps`) and by fingerprint (`prints`). A fingerprint that two steps share has step 0: a file
+    that never changes, or a DCP folder of a torch before 2.3."""
 
     def __init__(self, saves=(), prints=()):
         self.steps = {os.path.realpath(path): step for path, step in saves}
         self.prints = dict(prints)
         self._sizes = None
-        """Of files of which the fingerprint says something; None: to be worked out."""
+        """Sizes of the files whose fingerprint identifies a step; None if they must be computed."""
         self.own = collections.OrderedDict()
-        """What was told of each save of this process, by its absolute path."""
+        """Messages reported for the saves of this process, by absolute path."""
 
     def saved(self, path, step, prints=()):
         self.steps[os.path.realpath(path)] = step
@@ -66,7 +66,7 @@ class Known:
             self.own.popitem(last=False)
 
     def step_of(self, path):
-        """0 where nothing is known of it. Its bytes go before its name."""
+        """The step of a checkpoint, or 0 if it is unknown. The content has precedence over the name."""
         if not self.steps and not self.prints:
             return 0
         if self._sizes is None:
@@ -78,7 +78,7 @@ class Known:
         return self.steps.get(whole) or self.steps.get(os.path.dirname(whole), 0)
 
     def renamed(self, old, new):
-        """[(message as it was told, new path)] of this process's saves that have moved with it; absolute paths."""
+        """Follows a rename: [(reported message, new path)] for each moved save of this process; all paths absolute."""
         moved = []
         for path in [each for each in self.own if each == old or each.startswith(old + os.sep)]:
             message, to = self.own.pop(path), new + path[len(old) :]
@@ -90,7 +90,7 @@ class Known:
 
 
 class Series:
-    """Which paths belong to a series of checkpoints in this process."""
+    """Decides which paths of this process belong to a series of checkpoints."""
 
     def __init__(self):
         self.shapes = set()
@@ -103,7 +103,7 @@ class Series:
 
 
 early = []
-"""What a process has loaded that nobody has known to be a rank yet."""
+"""Paths loaded before this process is known to be a rank."""
 
 
 def note_early(path):
@@ -113,7 +113,7 @@ def note_early(path):
 
 # -- for ranks that a launcher starts ----------------------------------------------------------------------------------
 def write(volume, saves, prints):
-    """Raises nothing: a rank that finds no file counts from 0."""
+    """Writes the list of known saves. It raises nothing: a rank that finds no file counts from step 0."""
     path = os.path.join(volume, FILE)
     try:
         with open(path + ".new", "w") as file:
@@ -126,7 +126,7 @@ def write(volume, saves, prints):
 def read(volume):
     try:
         with open(os.path.join(volume, FILE)) as file:
-            told = json.load(file)
-        return Known(told["saves"], told["prints"])
+            document = json.load(file)
+        return Known(document["saves"], document["prints"])
     except (OSError, ValueError, KeyError, TypeError):
         return Known()

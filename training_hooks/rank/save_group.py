@@ -1,10 +1,10 @@
-"""Saves that follow each other without a step between them are one checkpoint, finished with the last of them.
+"""Groups saves that follow each other without a step between them into one checkpoint.
 
-Scripts write their model to one file and their optimizer to another, and so do transformers and accelerate. Who was
-stopped between the two (at the end of the first, the world may change) would leave a checkpoint that does not load, or
-that is of two steps. So what was saved is told, and the page's phase left, when the script goes on: it asks for a
-batch, calls a module, steps an optimizer or ends; or when no save has come for a while, since it may be waiting in a
-barrier for ranks that are gone.
+Scripts write their model to one file and their optimizer to another, and so do transformers and accelerate. A rank that
+is stopped between the two writes (a restart may begin at the end of the first save) would leave a checkpoint that does
+not load, or that mixes two steps. So a save is reported, and the page leaves the checkpoint phase, only when the script
+continues: it requests a batch, calls a module, steps an optimizer or ends. If no save has followed for `PAUSE` seconds,
+the group is closed too, since the script may be waiting in a barrier for ranks that are gone.
 """
 
 import os
@@ -16,38 +16,40 @@ PAUSE = 0.5
 
 
 class Together:
-    """`over()` is called once for saves that belong together; `tell(message)` with what was held back of each."""
+    """Calls `over()` once for a group of saves, and `report(message)` with each delayed message of the group."""
 
-    def __init__(self, tell, over):
-        self.tell, self.over = tell, over
+    def __init__(self, report, over):
+        self.report, self.over = report, over
         self.waits = False
-        """Saves are done, and more may come."""
+        """Whether a save is complete and more saves of the same checkpoint may follow."""
         self.held = []
         self._until, self._busy, self._watching, self._handle = 0.0, lambda: False, False, None
         self._lock = threading.Lock()
 
     def hold(self, message):
-        """Where the same path is saved again, what was held is of a checkpoint before it."""
+        """Delays a message. A second save of the same path begins a new checkpoint, so the delayed ones are sent
+        first."""
         path = message.get("saved", message.get("first"))
         if any(path == each.get("saved", each.get("first")) for each in self.held):
-            self._tell_held()
+            self._report_held()
         self.held.append(message)
 
     def let_go(self, message):
-        """It is told in other words."""
+        """Drops a delayed message that another one replaces."""
         for index, each in enumerate(self.held):
             if each is message:
                 del self.held[index]
                 return
 
-    def _tell_held(self):
-        """The checkpoint began with the first of them."""
+    def _report_held(self):
+        """Sends the delayed messages; all get the begin of the first save of the checkpoint."""
         held, self.held = self.held, []
         for message in held:
-            self.tell(dict(message, began=min(each.get("began", 0.0) for each in held)))
+            self.report(dict(message, began=min(each.get("began", 0.0) for each in held)))
 
     def as_one(self, already, is_whole):
-        """What was held behind the first `already` is told as one folder, or not at all where that is not whole."""
+        """Replaces the messages delayed after the first `already` by one for their common folder; drops them if the
+        folder is not complete."""
         own, self.held[already:] = self.held[already:], []
         if own and is_whole:
             path = os.path.commonpath([os.path.dirname(each.get("saved", each.get("first"))) for each in own])
@@ -56,7 +58,8 @@ class Together:
             self.hold(dict(one, saved=path, prints=prints, began=min(each.get("began", 0.0) for each in own)))
 
     def wait(self, busy):
-        """A save is done. While `busy()` another one goes on."""
+        """Called after a save. The group stays open while `busy()` is true, which means that another save is
+        running."""
         with self._lock:
             self.waits, self._busy, self._until = True, busy, time.monotonic() + PAUSE
             self._watch_calls()
@@ -86,12 +89,12 @@ class Together:
                 time.sleep(max(pause, PAUSE / 5))
 
     def passed(self):
-        """The script has gone on."""
+        """The script continues: closes the group."""
         with self._lock:
             if not self.waits:
                 return
             self.waits, handle, self._handle = False, self._handle, None
         if handle is not None:
             handle.remove()
-        self._tell_held()
+        self._report_held()
         self.over()

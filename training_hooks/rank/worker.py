@@ -1,7 +1,7 @@
-"""The worker side: everything that runs in a training process after it was forked, or started by a launcher.
+"""The code of the hooks that runs in a training process after its fork or its start by a launcher.
 
-A child forked from a worker process (a DataLoader worker) is none: its steps and saves are not the rank's. What is
-wrapped for it is in `patches`.
+A child forked from a worker process (a DataLoader worker) is not a worker: its steps and saves are not the rank's.
+`patches` has the list of wrapped functions.
 """
 
 import atexit
@@ -18,35 +18,35 @@ from . import checkpoint_opens, checkpoint_reads, known_checkpoints, save_group
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
 OVERTAKEN, FULL = "overtaken", "no room"
 OVER = (
-    "%s is written over, because there is no room beside it for a second file (%s): a kill in such a save leaves no "
-    "checkpoint there; the disk needs room for two"
+    "%s is overwritten in place, because there is no room beside it for a second file (%s): a kill during such a save "
+    "destroys that checkpoint; give the disk room for two files"
 )
 VERDICT = 10.0
-"""Seconds in which the master decides whether a script has started over."""
-WHOLE_AGAIN = "checkpoints are whole again: the new file has room beside the old one"
+"""Seconds within which the master decides whether a script has started over."""
+WHOLE_AGAIN = "checkpoints are replaced atomically again: there is room for the new file beside the old one"
 _current = None
-_told_of_saves = _when_active = None
+_when_saved = _when_active = None
 
 
-def tell_of_saves(call):
-    """`call(path)` at each checkpoint of this rank from now on."""
-    global _told_of_saves
-    _told_of_saves = call
+def when_saved(call):
+    """Registers `call(path)` for each checkpoint of this rank from now on."""
+    global _when_saved
+    _when_saved = call
 
 
 def when_active(call):
-    """`call(worker)` when this process becomes one."""
+    """Registers `call(worker)` for the moment at which this process becomes a worker."""
     global _when_active
     _when_active = call
 
 
 def current():
-    """This process's worker, None where it is none."""
+    """The worker of this process, or None if it is not one."""
     return _current if _current is not None and _current.pid == os.getpid() else None
 
 
 def _nothing():
-    """Until steps are counted, nobody is told of another phase, or to begin anew."""
+    """Default for callbacks until steps are counted."""
 
 
 class Worker:
@@ -61,19 +61,20 @@ class Worker:
         self._awaits_verdict = os.environ.get("OUTRIDER_REQUIRE_RESUME") == "1"
         self._newest_before = max(self.known.steps.values(), default=0)
         self.opens = None
-        """Looks, until the first step, whether anybody opens one of these (`rank.checkpoint_opens.Opens`)."""
+        """Watch that reports, until the first step, whether a process opens a known checkpoint
+        (`checkpoint_opens.Opens`)."""
         self.reads = None
-        """Looks, until the first step, whether a file is read that may be a checkpoint
+        """Watch that reports, until the first step, whether a file is read that may be a checkpoint
         (`rank.checkpoint_reads.Reads`)."""
         self.in_place = set()
-        """Paths whose last save went over the old file, for want of room."""
+        """Paths whose last save overwrote the old file in place, because there was no room for a second file."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, progress_page.INIT
         self.together = save_group.Together(lambda message: self.channel.tell("up", message), self._saves_over)
         self.phase_changed = self.begin_anew = _nothing
         self.sampler = step_window.Sampler(self)
         self._is_beginning = True
         self.data = None
-        """The book of its data (`data.position.Book`), from its activation on."""
+        """Record of the samples that this rank consumes (`data.position.Book`); set at the activation."""
         self.mover = None
 
     # -- phases -------------------------------------------------------------------------------------------------------
@@ -85,9 +86,8 @@ class Worker:
         return progress_page.PHASES[min(self._after if is_saved else self.phase(), 3)]
 
     def stepped(self, step):
-        """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
-        where the next ones need no look. A step beside a save (an asynchronous one) leaves the page's phase to the
-        save."""
+        """Called after a step if the page may not show the step phase yet, or a window is measured. Returns True if the
+        next steps need no such call. A step during an asynchronous save leaves the page's phase to the save."""
         if self._is_beginning:
             self._begun()
         if self.sampler.armed:
@@ -103,7 +103,7 @@ class Worker:
         return not self.sampler.armed and (self.mover is None or not self.mover.waits)
 
     def _begun(self):
-        """At the first step of this process."""
+        """Runs at the first step of this process."""
         self._is_beginning = False
         words = self.page.words
         words[progress_page.FIRST] = words[progress_page.FIRST] or time.time_ns()
@@ -122,7 +122,7 @@ class Worker:
             self.page.set_phase(progress_page.EVAL)
 
     def begin_save(self):
-        """The moment, for `saved`."""
+        """Marks the begin of a save; returns its time in seconds, the `began` argument of `saved`."""
         self.sampler.spoil()
         self._saving += 1
         now = time.monotonic_ns()
@@ -162,14 +162,15 @@ class Worker:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
     def saved(self, path, step=None, began=0.0, is_first=False):
-        """`began`: when what is in it was taken. `is_first`: of a path that nothing else says to be a checkpoint."""
+        """Reports a finished save. `began`: when its content was taken (monotonic seconds). `is_first`: the first save
+        to a path that nothing else identifies as a checkpoint."""
         step = self.page.words[progress_page.STEPS] if step is None else step
         print_ = known_checkpoints.fingerprint(path)
         prints = [print_] if print_ else []
         self.known.saved(path, step, prints)
-        if _told_of_saves is not None:
-            _told_of_saves(path)
-        self._tell_saved(
+        if _when_saved is not None:
+            _when_saved(path)
+        self._report_saved(
             {
                 "first" if is_first else "saved": os.path.abspath(path),
                 "step": step,
@@ -180,7 +181,7 @@ class Worker:
             }
         )
 
-    def _tell_saved(self, message):
+    def _report_saved(self, message):
         self.known.note(message.get("saved", message.get("first")), message)
         if (self.together.waits or self._saving) and _in_main_thread():
             self.together.hold(message)
@@ -188,17 +189,17 @@ class Worker:
             self.channel.tell("up", message)
 
     def renamed(self, old, new, existed):
-        """The script has given what lies at `old` another name. What takes the place of an older file, or continues a
-        series, is a checkpoint, whatever it was called while it was written."""
+        """Follows a rename by the script. A file that replaces an older file or continues a series is a checkpoint,
+        even if its temporary name did not show it."""
         for message, path in self.known.renamed(old, new):
-            told = {key: value for key, value in message.items() if key not in ("first", "saved")}
+            renamed = {key: value for key, value in message.items() if key not in ("first", "saved")}
             is_first = "first" in message and not self.series.continues(path, existed)
-            told["first" if is_first else "saved"] = path
+            renamed["first" if is_first else "saved"] = path
             self.together.let_go(message)
-            self._tell_saved(told)
+            self._report_saved(renamed)
 
-    def tell_data(self, word, sentence, warning, detail):
-        """What there is to say about positions and batches (`data.position.Book`), and of a saved state."""
+    def report_data(self, word, sentence, warning, detail):
+        """Reports a message about the data position, the batches (`data.position.Book`) or a saved state."""
         about = {
             "rank": int(os.environ.get("RANK", self.local_rank)),
             "local_rank": self.local_rank,
@@ -206,19 +207,20 @@ class Worker:
         }
         self.channel.tell("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
 
-    def told_room(self, target, lack):
-        """`lack`: why this save goes over the old file; None: it is whole."""
+    def report_room(self, target, lack):
+        """Reports a change between atomic saves and saves in place. `lack`: the error that prevents an atomic save, or
+        None if this save was atomic."""
         path = os.path.abspath(target)
         if lack is not None and path not in self.in_place:
             self.in_place.add(path)
-            self.tell_data(NOT_ATOMIC, OVER % (path, os.strerror(lack.errno)), True, {})
+            self.report_data(NOT_ATOMIC, OVER % (path, os.strerror(lack.errno)), True, {})
         elif lack is None and path in self.in_place:
             self.in_place.remove(path)
             if not self.in_place:
-                self.tell_data(ATOMIC, WHOLE_AGAIN, False, {})
+                self.report_data(ATOMIC, WHOLE_AGAIN, False, {})
 
-    def told_full(self, target, error):
-        """A script may swallow the error, and end with no more than a code."""
+    def report_full(self, target, error):
+        """Reports a save that failed on a full disk: the script may catch the error and end with an exit code alone."""
         path = os.path.abspath(target)
         try:
             disk = os.statvfs(os.path.dirname(path))
@@ -227,19 +229,19 @@ class Worker:
                 disk.f_blocks * disk.f_frsize >> 20,
             )
         except OSError:
-            free = "its room is not known"
+            free = "its free space is unknown"
         sentence = "%s was not saved at step %d: %s (%s)" % (path, self.steps_made(), os.strerror(error.errno), free)
-        self.tell_data(FULL, sentence, True, {})
+        self.report_data(FULL, sentence, True, {})
 
-    def told_overtaken(self, error):
-        self.tell_data(OVERTAKEN, str(error), True, {})
+    def report_overtaken(self, error):
+        self.report_data(OVERTAKEN, str(error), True, {})
 
     def generation_number(self):
         return self.generation[0] << 32 | self.generation[1]
 
     def loaded(self, path):
-        """Before the first step, a checkpoint that the job has written says at which step this process goes on; where
-        several are loaded (the best beside the last) the highest."""
+        """Resumes the step count from a checkpoint of this job that is loaded before the first step. If several are
+        loaded (the best one and the last one), the highest step counts."""
         if self.data is not None:
             self.data.loaded(path)
         if self.page.words[progress_page.LAST] == 0:
@@ -253,15 +255,15 @@ class Worker:
             self.page.set((progress_page.BASE, step), (progress_page.STEPS, step))
 
     def wait_for_verdict(self):
-        """A job that is to end where its script starts over saves nothing before that is decided: a second or two after
-        the first step this process is ended, or else another rank has loaded what it goes on from."""
+        """Delays the first save of a job that must end if its script starts over. Within one or two seconds after the
+        first step the master ends this process, or another rank has loaded the checkpoint to resume from."""
         if self._awaits_verdict and self.may_replace_newer:
             self._awaits_verdict = False
             time.sleep(VERDICT)
 
     @property
     def may_replace_newer(self):
-        """It has begun at 0 although there are checkpoints, and is not past them yet."""
+        """Whether this process began at step 0 although checkpoints exist, and has not passed their steps yet."""
         words = self.page.words
         return words[progress_page.BASE] == 0 and words[progress_page.STEPS] < self._newest_before
 
@@ -269,7 +271,7 @@ class Worker:
         return self.page.words[progress_page.STEPS]
 
     def remembered(self, head, counted=0):
-        """A copy in memory that counts from now on (`arena.Head`)."""
+        """Reports a copy in memory that is complete now. `head`: an `arena.Head`."""
         about = {"remembered": head.step, "length": head.length, "rank": head.rank, "world": head.world}
         about.update(sharded=head.kind == arena.SHARDED, local_rank=self.local_rank, generation=self.generation)
         if head.kind == arena.MARKED:
@@ -282,7 +284,7 @@ def _in_main_thread():
 
 
 def activate(worker):
-    """Makes this process that worker."""
+    """Makes this process the given worker."""
     global _current
     _current = worker
     os.environ["OUTRIDER_WORKER"] = str(worker.pid)
@@ -306,7 +308,7 @@ def activate(worker):
 
 
 def _opens(local_rank, steps):
-    """One look a member: each takes one of the 128 that inotify gives a user."""
+    """One watch per member, since each takes one of the 128 inotify instances of a user."""
     return checkpoint_opens.Opens(steps) if local_rank == 0 and steps else None
 
 
@@ -315,8 +317,8 @@ def _keep_book(worker):
         return worker.data if current() is worker else None
 
     try:
-        worker.data = position.Book(step_counter.counter(worker.page), worker.tell_data, os.environ, worker.volume)
-    except ValueError:  # no rank: nobody's data
+        worker.data = position.Book(step_counter.counter(worker.page), worker.report_data, os.environ, worker.volume)
+    except ValueError:  # the environment describes no rank, so there is no position to record
         return
     import_hooks.when_imported("torch.utils.data.distributed", lambda module: loader_hooks.wrap_samplers(book, module))
     import_hooks.when_imported("torch.utils.data.dataloader", lambda module: loader_hooks.wrap_loaders(book, module))
@@ -328,14 +330,14 @@ _opens_early = None
 
 
 def look_early(torch):
-    """Before it is known whether this process is a rank."""
+    """Starts the watch for opened checkpoints before this process is known to be a rank."""
     global _opens_early
     if os.environ.get("LOCAL_RANK", "0") == "0" and "OUTRIDER_DIR" in os.environ:
         _opens_early = _opens(0, known_checkpoints.read(os.environ["OUTRIDER_DIR"]).steps)
 
 
 def observed():
-    """Becomes the worker that the environment describes, once; None where it describes none."""
+    """Becomes the worker that the environment describes, at the first call; None if it describes none."""
     if _current is not None or "OUTRIDER_WORKER" in os.environ or "OUTRIDER_GENERATION" not in os.environ:
         return None
     try:
@@ -348,5 +350,5 @@ def observed():
         for path in known_checkpoints.early:
             worker.loaded(path)
         return worker
-    except Exception:  # a volume that cannot be written, a rank that is no number: unobserved
+    except Exception:  # the volume is not writable, or the rank is not a number: the process stays unobserved
         return None

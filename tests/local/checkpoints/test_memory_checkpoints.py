@@ -98,4 +98,4 @@ def test_a_second_member_that_is_lost_while_the_first_one_is_replaced_costs_the_
 def test_memory_that_is_not_there_is_named_at_the_start(start: Callable[..., Training]) -> None:
     job = start("--nnodes", "1", "--checkpoint-memory", "900Ti", "--max-restarts", "1", script=remembering())
     assert job.process.wait(DEADLINE) != 0
-    assert "the memory for checkpoints (checkpointMemory, 921600.0 GiB) cannot be had" in job.log()
+    assert "the checkpoint memory (checkpointMemory, 921600.0 GiB) cannot be reserved" in job.log()

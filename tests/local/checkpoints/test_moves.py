@@ -116,7 +116,7 @@ def test_a_state_that_was_damaged_is_told_and_the_script_begins_as_without_it(
     path.write_bytes(data)
     again = start()
     assert {steps[0].loaded for steps in trained(again).values()} == {0}
-    again.event("SavedStateUnusable", 0, path.name, "damaged", "begins as without it")
+    again.event("SavedStateUnusable", 0, path.name, "damaged", "starts without it")
 
 
 @pytest.mark.exhaustive

@@ -56,7 +56,7 @@ def test_under_a_launcher_too(make: Callable[..., Trainer]) -> None:
 def test_a_volume_that_is_too_small_is_named_at_the_start(make: Callable[..., Trainer]) -> None:
     trainer = make("train.py", OUTRIDER_CHECKPOINT_MEMORY=str(1 << 50))
     error = refused(trainer)
-    assert "the memory for checkpoints (checkpointMemory, 1048576.0 GiB) cannot be had" in error
+    assert "the checkpoint memory (checkpointMemory, 1048576.0 GiB) cannot be reserved" in error
     assert "begins" not in trainer.read()
     assert list(trainer.volume.glob("checkpoints*")) == []
 
@@ -69,12 +69,13 @@ def test_a_container_that_has_too_little_memory_is_named_at_the_start(
     command = ("-c", enter, str(cgroup), sys.executable, "train.py")
     trainer = make(*command, python="/bin/sh", OUTRIDER_CHECKPOINT_MEMORY=str(256 << 20))
     error = refused(trainer)
-    assert "(checkpointMemory, 256 MiB) cannot be had: of its 192 MiB the container has" in error
+    assert "(checkpointMemory, 256 MiB) cannot be reserved: " in error
+    assert "of the container's 192 MiB are free" in error
 
 
 def test_a_variable_that_is_no_number_is_named(make: Callable[..., Trainer]) -> None:
     assert refused(make("train.py", OUTRIDER_CHECKPOINT_MEMORY="2Gi")) == (
-        "OUTRIDER_CHECKPOINT_MEMORY is '2Gi': it is a number of bytes, 16384 at the least"
+        "OUTRIDER_CHECKPOINT_MEMORY: Invalid value: '2Gi': must be 16384 or more bytes"
     )
 
 

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]
 SCRIPT = """
 import select, socket, threading, time
 import torch.distributed as dist
-from training_hooks.checkpoints.announcements import SAVED, Word
+from training_hooks.checkpoints.announcements import SAVED, Announcements
 
 server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 door = socket.create_server(("127.0.0.1", 0))
@@ -28,12 +28,12 @@ def carry():  # what rank 0 says is long on its way, as where the store's proces
             (far if ready is near else near).sendall(data)
 
 threading.Thread(target=carry, daemon=True).start()
-rank0, rank1 = Word(2, 1), Word(2, 1)
+rank0, rank1 = Announcements(2, 1), Announcements(2, 1)
 rank0.store = dist.TCPStore("127.0.0.1", door.getsockname()[1], is_master=False)
 rank1.store = dist.TCPStore("127.0.0.1", server.port, is_master=False)
 for number in range(1, 6):
-    assert rank0.say(SAVED, number)
-    assert rank1.heard(SAVED) == number, (number, rank1.heard(SAVED))
+    assert rank0.announce(SAVED, number)
+    assert rank1.announced(SAVED) == number, (number, rank1.announced(SAVED))
 print("known", flush=True)
 import os
 os._exit(0)

@@ -193,15 +193,15 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
     generation(make(WRONG))
     errors = [line[0] for line in said(tmp_path)]
     assert errors == [
-        "step is a whole number, not 1.5",
-        "step is -1, and may be from 0 up to 4611686018427387903",
-        "path is the name of a file, not 7",
-        "path is 'folder/', and that names no file",
+        "step: Invalid value: 1.5: must be an integer",
+        "step: Invalid value: -1: must be from 0 to 4611686018427387903",
+        "path: Invalid value: 7: must be a file name (str or os.PathLike)",
+        "path: Invalid value: 'folder/': must name a file, not a folder",
         "the state cannot be pickled: RuntimeError: not me",
-        "the state has 13 MiB, and a place for one in the memory for checkpoints 4 MiB: there are 2 places, so "
-        "checkpointMemory has to be 25 MiB at the least",
-        "a script saves its state sharded, or the same on all ranks, not both",
-        "what is in memory was saved with sharded=False",
+        "the state has 13 MiB, but a slot of the checkpoint memory has 4 MiB; with 2 slots checkpointMemory must be at "
+        "least 25 MiB",
+        "sharded: Forbidden: a script saves either sharded states or states equal on all ranks, not both",
+        "sharded: Invalid value: True: the state in memory was saved with sharded=False",
     ]
 
 
@@ -212,10 +212,10 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
             (b"", "foreign.pt cannot be read: "),
             (b"garbage", "foreign.pt cannot be read: "),
             ({"model": 1}, "foreign.pt was not written by checkpoint.save()"),
-            ({"outrider_checkpoint": 2}, "foreign.pt has version 2, and version 1 is read here"),
+            ({"outrider_checkpoint": 2}, "foreign.pt has version 2; this release reads version 1"),
             ({"outrider_checkpoint": 1, "step": 3, "state": {}}, "it lacks generation, counted, positions"),
         ],
-        ({"outrider_checkpoint": 2}, "foreign.pt has version 2, and version 1 is read here"),
+        ({"outrider_checkpoint": 2}, "foreign.pt has version 2; this release reads version 1"),
     ),
 )
 def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_begins_at_zero(
@@ -248,14 +248,14 @@ def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
     generation(trainer, 2)
     assert said(tmp_path) == [[None], [[7, 70]], [70.0], [[7, 70]]]
     told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
-    assert any("a save of step 5 behind one of step 7 is not kept" in sentence for sentence in told)
+    assert any("the save of step 5 after one of step 7 is skipped" in sentence for sentence in told)
 
 
 def test_ranks_that_ask_for_different_things_are_told_so(make: Callable[..., Trainer], tmp_path: Path) -> None:
     generation(make("say(tried(lambda: checkpoint.load('%d.pt' % RANK)))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
-        assert re.fullmatch(r"the ranks ask for different things: rank 0 for .*/0.pt, rank 1 for .*/1.pt", error)
+        assert re.fullmatch(r"the ranks request different states: rank 0 .*/0.pt, rank 1 .*/1.pt", error)
 
 
 def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
@@ -332,7 +332,7 @@ def test_while_a_partner_takes_over_a_copy_others_are_not_kept_in_memory_and_go_
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     assert said(tmp_path) == [["saved"], [[5, 50]]]
     [warning] = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
-    assert "faster than another member takes over" in warning
+    assert "faster than another member receives" in warning
     assert [copy.step for copy in copies(trainer.volume / arena.NAME)] == [1, 2]
 
 

@@ -157,7 +157,7 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
     assert trainer.agent.expect("exited")["code"] == 3
     (first, second, third) = said(tmp_path)
     assert (first, second) == ([None], [2])
-    assert "from which all ranks begin, is not whole in this member's memory" in third[0]
+    assert "from which all ranks resume, is not complete in this member's memory" in third[0]
 
 
 def test_what_is_too_big_is_saved_as_ever_and_told_once(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_explicit_functions_are_refused_where_a_path_is_marked(
     )
     lines = said(tmp_path)
     assert len(lines) == 2
-    assert all("writes to last.pt, the path that this job has marked" in line[0] for line in lines)
+    assert all("is used for last.pt, the checkpoint path of this job" in line[0] for line in lines)
 
 
 @pytest.mark.parametrize("path", witnesses(["last.pt", "sub/../last.pt", "{here}/last.pt", "link.pt"], "link.pt"))

@@ -64,7 +64,7 @@ def test_a_file_that_somebody_else_has_put_there_is_loaded_and_told(
     generation(trainer)
     assert said(tmp_path) == [[None], [77], [77], [2]], warned(trainer)
     told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state loaded"]
-    assert f"{tmp_path / 'last.pt'} is somebody else's, and is loaded" in told
+    assert f"{tmp_path / 'last.pt'} is loaded from storage: it was written by another program" in told
 
 
 def test_a_file_that_is_put_there_while_ours_is_written_stays(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_file_that_is_put_there_while_ours_is_written_stays(make: Callable[...
     generation(trainer)
     generation(trainer, ONLY="1")
     assert said(tmp_path) == [[None], [77], [77]]
-    assert f"somebody else has put another file at {tmp_path / 'last.pt'}: it stays, and counts" in warned(trainer)
+    assert f"another program has replaced {tmp_path / 'last.pt'}: its file stays" in warned(trainer)
 
 
 def test_storage_that_is_newer_than_what_all_have_in_memory_is_loaded(
@@ -90,7 +90,7 @@ def test_storage_that_is_newer_than_what_all_have_in_memory_is_loaded(
     trainer.agent.expect("exited")
     assert said(tmp_path) == [[None], [2]]
     told = trainer.agent.expect(lambda line: line.get("word") == "state loaded")["sentence"]
-    assert "is newer than what all members have in memory" in told
+    assert "is newer than the newest copy in all memories" in told
 
 
 def test_no_file_is_no_checkpoint_whatever_is_in_memory(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
     os.truncate(tmp_path / "last.pt", size)
     generation(trainer)
     assert said(tmp_path) == [[None], [2]]
-    told = f"{tmp_path / 'last.pt'} is cut short, and was not by us: save 2, which is in memory, is loaded"
+    told = f"{tmp_path / 'last.pt'} is truncated, not by Outrider: save 2 is loaded from memory"
     assert told in warned(trainer)
     assert step_in(tmp_path / "last.pt") == 2
 
@@ -143,7 +143,7 @@ def test_a_script_that_never_saves_to_the_path_itself_is_told(make: Callable[...
     assert said(tmp_path) == [[None], [11]]
     [first, second] = warned(trainer)
     assert first == second
-    assert f"and none by torch.save to {tmp_path / 'last.pt'}, the path that this job has marked" in first
+    assert f"and none by torch.save to the checkpoint path {tmp_path / 'last.pt'} (--checkpoint-path" in first
 
 
 def test_a_state_in_torchs_old_format_is_saved_as_ever(make: Callable[..., Trainer], tmp_path: Path) -> None:

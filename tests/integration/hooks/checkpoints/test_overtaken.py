@@ -120,5 +120,5 @@ def test_what_was_there_at_the_begin_and_what_nobody_of_ours_put_there_refuses_n
     save.check()
     monkeypatch.setenv("OUTRIDER_JOB", "a/b")
     put(path, Save(str(path), 3))
-    with pytest.raises(Overtaken, match=r"last\.pt is not put there: a newer generation"):
+    with pytest.raises(Overtaken, match=r"last\.pt is dropped: a newer generation"):
         save.check()

@@ -1,4 +1,4 @@
-"""The record of a saved state: what it names is whole, whatever was cut short, and what is not whole is not used."""
+"""The record of a saved state names a complete file, wherever a write is interrupted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hurt", "word"), [(shorten, "bytes, and"), (damage, "is damaged"), (Path.unlink, "cannot be read")]
+    ("hurt", "word"), [(shorten, "bytes instead of"), (damage, "is damaged"), (Path.unlink, "cannot be read")]
 )
 def test_a_state_that_is_not_as_it_was_written_is_not_used(
     tmp_path: Path, hurt: Callable[[Path], None], word: str
@@ -72,14 +72,14 @@ def test_a_state_that_is_not_as_it_was_written_is_not_used(
     [
         ("", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("[]", "is no record"),
-        ('{"version": "1"}', "is no record"),
-        ('{"version": 2, "file": "state-1-1.pth"}', "of version 2, and 1 is the newest known"),
+        ("[]", "is not a record"),
+        ('{"version": "1"}', "is not a record"),
+        ('{"version": 2, "file": "state-1-1.pth"}', "has version 2, newer than the known version 1"),
         ('{"version": 1, "file": "../../etc/passwd"}', "names no file of a saved state"),
         ('{"version": 1, "file": 7}', "names no file of a saved state"),
-        ('{"version": 1, "names": 7}', "its names or its step are none"),
-        ('{"version": 1, "names": [[]]}', "its names or its step are none"),
-        ('{"version": 1, "step": "ten"}', "its names or its step are none"),
+        ('{"version": 1, "names": 7}', "its names or its step are invalid"),
+        ('{"version": 1, "names": [[]]}', "its names or its step are invalid"),
+        ('{"version": 1, "step": "ten"}', "its names or its step are invalid"),
     ],
 )
 def test_a_record_that_is_none_of_ours_is_not_used(tmp_path: Path, text: str, word: str) -> None:
