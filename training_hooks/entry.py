@@ -1,24 +1,23 @@
-"""Which part a starting Python process plays: template, worker process, or none of ours.
+"""Decides the role of a starting Python process: template, worker process, or neither.
 
-- A descendant of a worker process (a DataLoader worker made by spawn, a subprocess): none.
-- A process of a generation that a launcher runs: a worker process, perhaps; it is watched, lightly.
-- A process that launcher or takeover marked with OUTRIDER_TEMPLATE: the template.
-- What was executed into the container beside its command (an exec probe, a postStart hook): none
-(`process.container_command`).
-- One that is given its program as text: none. Shell scripts start hundreds of those: nothing else is loaded for it.
-- Anything else in the container may be the trainer, or an inner launcher to be taken over: inside `bash -c` only the
-  Python itself shows up with its arguments expanded. It errs on the side of leaving a process alone, as
-  `command.plan` does.
+- A descendant of a worker process (a DataLoader worker made by spawn, a subprocess): neither.
+- A process of a generation that a launcher runs: perhaps a worker process; it is observed with few hooks.
+- A process that the launcher or torchrun's replacement marked with OUTRIDER_TEMPLATE: the template.
+- A process executed into the container beside its command (an exec probe, a postStart hook): neither
+  (`process.container_command`).
+- A process whose program is given as text: neither. Shell scripts start hundreds of those, so no module is loaded.
+- Any other process of the container may be the trainer, or an inner launcher to replace: inside `bash -c` only the
+  Python itself shows its arguments expanded. In doubt a process is left alone, as in `command.plan`.
 
-The mark leaves os.environ before anything of the user's runs, so that it cannot reach a child: here, or in
-sitecustomize, which does not even load this for a descendant of a worker process.
+The mark is removed from os.environ before any code of the user runs, so that no child inherits it: here, or in
+sitecustomize, which does not load this module for a descendant of a worker process.
 """
 
 import os
 
 MARK = "OUTRIDER_TEMPLATE"
 WORKER = "OUTRIDER_WORKER"
-"""In the environment of a worker process: its pid. Whatever has it with another pid is a descendant."""
+"""Environment variable of a worker process with its pid; a process with another pid is a descendant."""
 
 
 def enter():
@@ -37,14 +36,14 @@ def enter():
         from .command import exec_env
         from .template import become as template_become
 
-        template_become.become("the launcher named this process")
+        template_become.become("the launcher started this process as the trainer")
         exec_env.settle()
     else:
         _become_what_it_looks_like()
 
 
 def _become_what_it_looks_like():
-    """The template, or the one that takes its torchrun over; or nothing of ours."""
+    """Becomes the template, replaces torchrun, or does nothing, by the command line."""
     import sys
 
     from .command import invocation, torchrun_args, trainer_detection
@@ -67,7 +66,7 @@ def _become_what_it_looks_like():
 
 
 def _may_be_the_trainer():
-    from .command.invocation import current  # by its module: what the package is asked for loads `public`
+    from .command.invocation import current  # from its module: an attribute of the package would load `public`
 
     if "OUTRIDER_CHAOS" not in os.environ and current().kind not in ("script", "module"):
         return False

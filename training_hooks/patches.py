@@ -1,7 +1,7 @@
-"""Which functions of torch and of the standard library are wrapped, and when.
+"""Lists the wrapped functions of torch and of the standard library, and wraps them in time.
 
-`prepare` is called before torch is imported, so that what is wrapped is wrapped before another module takes its name. A
-wrapper passes everything through until `worker.current` is a worker.
+`prepare` is called before torch is imported, so that a function is wrapped before another module copies its name. A
+wrapper passes every call through until `worker.current` returns a worker.
 """
 
 import functools
@@ -19,7 +19,7 @@ MARKED = "OUTRIDER_CHECKPOINT_PATH"
 
 
 def prepare():
-    """Wraps what must be wrapped early. Nothing happens until there is a worker."""
+    """Wraps what must be wrapped early. The wrappers do nothing until there is a worker."""
     exports.serve()
     renames.follow(current)
     tf_steps.prepare(current)
@@ -63,7 +63,7 @@ def _wrap_torch(torch):
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)  # there from torch 2.1 on
 
     def eval(self):
-        if not is_compiling():  # dynamo knows this one, and may trace nothing of ours (fullgraph=True)
+        if not is_compiling():  # dynamo traces this function, and may trace no code of the hooks (fullgraph=True)
             worker = current()
             if worker is not None:
                 worker.evaluates()
@@ -83,11 +83,11 @@ def _wrap_init(module):
         if worker is not None:
             try:
                 flight_recorder.listen(worker)
-            except Exception:  # without the thread nobody can ask; the training goes on
+            except Exception:  # without the thread the rank cannot answer questions; training continues
                 pass
             try:
                 rendezvous_wait.prepare(args, kwargs)
-            except Exception:  # torch waits by itself, only longer
+            except Exception:  # torch itself waits, only longer
                 pass
         result = init(*args, **kwargs)
         _tell_marked()
@@ -106,7 +106,7 @@ def _tell_marked():
         mine = transparent_save.here()
         if mine is not None:
             mine.announcements.joined()
-    except Exception:  # saves to the marked path are ordinary ones then
+    except Exception:  # saves to the checkpoint path are then ordinary ones
         pass
 
 
@@ -116,15 +116,15 @@ def count_steps(worker):
 
 # -- under a launcher -------------------------------------------------------------------------------------------------
 def observe():
-    """A Python process of a generation that a launcher runs. Whether it is a rank shows later: when it makes a process
-    group or a step. Until then nothing is created."""
+    """Prepares a Python process of a generation that a launcher runs. It is a rank if it later makes a process group or
+    a step; nothing is created until then."""
     prepare()
     import_hooks.when_imported("torch", look_early)
     import_hooks.when_imported("torch.optim.optimizer", _observe_steps)
 
 
 def _observe_steps(module):
-    """One hook that becomes the counting one: torch forbids changing its hooks while they run."""
+    """One hook that becomes the counting hook, since torch forbids changing its hooks while they run."""
     count = None
 
     def observe_step(optimizer, args, kwargs):

@@ -44,7 +44,7 @@ class Mover:
     def _ask(self, order, seconds, is_last):
         """Accepts each order once; a repeated order gets the same answer again."""
         if order in self.answers:
-            self.worker.channel.tell("up", self.answers[order])
+            self.worker.channel.send("up", self.answers[order])
         elif self.order is None and self.worker.page.words[progress_page.LAST] == 0:
             self._answer(order, {"error": "no step was made yet, so there is nothing new to save"})
         elif self.order is None:
@@ -130,4 +130,4 @@ class Mover:
     def _answer(self, order, answer):
         of = {"state_saved": order, "generation": self.worker.generation, "local_rank": self.worker.local_rank}
         self.answers = {order: dict(answer, **of)}
-        self.worker.channel.tell("up", self.answers[order])
+        self.worker.channel.send("up", self.answers[order])

@@ -67,4 +67,4 @@ class SessionSaver:
 
     def _tell(self, what):
         of = {"generation": self.worker.generation, "local_rank": self.worker.local_rank}
-        self.worker.channel.tell("up", dict(what, **of))
+        self.worker.channel.send("up", dict(what, **of))

@@ -174,7 +174,7 @@ class Supervisor:
         elif what == "check" and not self.watch:
             self.checking.begin(order)
         elif what == "say" and not self.watch:
-            unsupervised.tell(str(order.get("text")))
+            unsupervised.log(str(order.get("text")))
         elif what == "alone" and not self.workers and self.ending is None:
             self.let_go = str(order.get("say") or "no master was reached")
             self.agent.close()
@@ -273,7 +273,7 @@ class Supervisor:
     def _tell_exit(self, pid, local_rank, status):
         code, number, at, error = exit_state.how_it_ended(self.volume, local_rank, pid, status)
         if error is None and code:
-            error = exception_report.unsaid(self.outlet.last_lines(self.global_ranks.get(local_rank, local_rank)))
+            error = exception_report.from_output(self.outlet.last_lines(self.global_ranks.get(local_rank, local_rank)))
         message = {
             "event": "exited",
             "generation": self.generation,

@@ -210,7 +210,7 @@ class Matcher:
             self._say(dict(said, line=cut(pattern.slow_line)))
 
     def _say(self, message):
-        self.up.tell("up", message)
+        self.up.send("up", message)
 
 
 def begin(offered, others, patterns, volume):

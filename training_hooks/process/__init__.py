@@ -1,1 +1,1 @@
-"""Processes of the member: their tree and ends, and the lines between them and the sidecar."""
+"""The processes of a member: their tree, their ends, and the messages between them and the sidecar."""

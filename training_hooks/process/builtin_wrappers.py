@@ -1,11 +1,11 @@
-"""Puts a call of ours in place of a builtin function of a module."""
+"""Replaces a builtin function of a module by a wrapper."""
 
 import os
 
 
 class Wrapped:
-    """In place of a builtin of a module. No function: as a class's attribute (pathlib's, before Python 3.11) a function
-    would be bound."""
+    """A callable that replaces a builtin. It is not a function: as a class attribute (of pathlib's, before Python 3.11)
+    a function would be bound."""
 
     def __init__(self, real, call, module="os"):
         self.__wrapped__, self._call = real, call
@@ -23,7 +23,7 @@ class Wrapped:
 
 
 def wrap(name, call):
-    """`call(real, *args, **kwargs)` in place of os.<name>."""
+    """Replaces os.<name> by `call(real, *args, **kwargs)`."""
     real = getattr(os, name)
     wrapped = Wrapped(real, call)
     for group in (os.supports_dir_fd, os.supports_follow_symlinks):

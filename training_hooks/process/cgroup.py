@@ -1,14 +1,14 @@
-"""Where this container's cgroup shows its files, v1 or v2.
+"""Finds the files of this container's cgroup, v1 or v2.
 
-A container sees its own group as the root, whatever its path is called outside: so the group's path is tried first, and
-then the top.
+A container sees its own group as the root, whatever its path is outside. So the group's path is tried first, then the
+root.
 """
 
 V1, V2 = "/sys/fs/cgroup/%s%s/%s", "/sys/fs/cgroup%s/%s"
 
 
 def candidates(text, controller, of_v1, of_v2):
-    """The paths at which a controller's file may be, for this /proc/self/cgroup. `of_v1` and `of_v2`: its names."""
+    """Possible paths of a controller's file, from the text of /proc/self/cgroup. `of_v1`, `of_v2`: the file's names."""
     rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
     paths = [V1 % (controller, path.rstrip("/"), of_v1) for _, kinds, path in rows if controller in kinds.split(",")]
     paths += [V2 % (path.rstrip("/"), of_v2) for _, kinds, path in rows if not kinds]
@@ -21,7 +21,7 @@ def rows(pid):
 
 
 def folder(row, mounts):
-    """Of one such line, as a process sees it that has these mounts (/proc/self/mounts); "" where it is not mounted."""
+    """The folder of one such line for a process with these mounts (/proc/self/mounts); "" if it is not mounted."""
     _, kinds, path = row.split(":", 2)
     for _, place, kind, options in (line.split()[:4] for line in mounts.splitlines()):
         if kind == ("cgroup" if kinds else "cgroup2") and set(kinds.split(",")) <= set(options.split(",") + [""]):
@@ -30,7 +30,7 @@ def folder(row, mounts):
 
 
 def read(path):
-    """A file's text, "" where there is none."""
+    """The text of a file, or "" if there is none."""
     try:
         with open(path) as file:
             return file.read()
@@ -39,6 +39,6 @@ def read(path):
 
 
 def files(controller, of_v1, of_v2):
-    """(path, text) of those that are there, the container's own first."""
+    """(path, text) of each existing file, the container's own first."""
     paths = candidates(read("/proc/self/cgroup"), controller, of_v1, of_v2)
     return [(path, text) for path, text in ((path, read(path)) for path in paths) if text]

@@ -1,16 +1,16 @@
-"""Whether this process belongs to the container's own command, or was put beside it. An exec probe, a postStart hook
-and `kubectl exec` put processes there.
+"""Decides whether this process belongs to the container's command or was executed beside it.
 
-Asked only where the pod's own variables brought the hooks in, since no launcher could be put in front of the image's
-command: what the kubelet executes has them too then. The container's first process is the oldest of those that nobody
-inside has started, in this process's cgroup; what else nobody inside has started was executed into it. A process whose
-parents are gone is told by its session: each executed command begins one of its own.
+Exec probes, postStart hooks and `kubectl exec` execute processes beside the command. The question matters only if the
+pod's variables load the hooks, because no launcher could be put before the image's command: then executed processes
+have the variables too. Among the processes of this cgroup without a parent in the pid namespace, the oldest is the
+container's first process, and every other one was executed. A process whose parents have ended is identified by its
+session, since each executed command begins its own.
 """
 
 import os
 
 LAUNCHED = "OUTRIDER_LAUNCHED"
-"""Set by outrider-launch: the hooks come by the container's command, and no executed command has them."""
+"""Set by outrider-launch: the container's command loads the hooks, and executed commands do not have them."""
 
 
 def is_of_the_command(environ):
@@ -18,7 +18,7 @@ def is_of_the_command(environ):
         return True
     try:
         return _is_of_the_command()
-    except (OSError, ValueError, IndexError):  # no /proc as Linux has it
+    except (OSError, ValueError, IndexError):  # /proc is missing, or not that of Linux
         return True
 
 
@@ -38,14 +38,14 @@ def _is_of_the_command():
 
 
 def _roots(own):
-    """(start, pid) of those in this cgroup whose parent is outside of the pid namespace."""
+    """(start, pid) of each process in this cgroup whose parent is outside of the pid namespace."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 stat = _stat(int(name))
                 if stat[1] == b"0" and _cgroup(name) == own:
                     yield int(stat[19]), int(name)
-            except (OSError, IndexError):  # it has ended meanwhile
+            except (OSError, IndexError):  # the process has ended meanwhile
                 continue
 
 

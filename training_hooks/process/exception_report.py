@@ -1,7 +1,8 @@
-"""Writes down the exception that ends a worker process, for the fault's reason, then lets Python print it as always.
+"""Records the exception that ends a worker process, as the cause of the fault; Python then prints it as usual.
 
-It is written before the process closes its connections, and so before any other rank can fail in its turn; so is the
-moment at which a process that raised nothing begins to leave. Whoever is slow to leave is still known as the first.
+The record is written before the process closes its connections, so before another rank can fail because of it. If a
+process begins to exit without an exception, that moment is recorded too. So the first failed rank is known, even if it
+takes long to exit.
 """
 
 import atexit
@@ -12,11 +13,11 @@ import time
 import traceback
 
 LONGEST = 8192
-"""Bytes of a traceback, and of a message: an exception may hold a whole batch."""
+"""Most bytes of a traceback and of a message, since an exception may contain a whole batch."""
 
 
 def shortened(text, longest=LONGEST):
-    """Both ends of a text that has more bytes than that."""
+    """The two ends of a text that has more bytes than `longest`."""
     data = text.encode("utf-8", "replace")
     if len(data) <= longest:
         return text
@@ -26,8 +27,8 @@ def shortened(text, longest=LONGEST):
 
 
 def is_in_import(kind, frames, steps):
-    """Before the first step, and not from within a call that the script's top level made: a missing module, a syntax
-    error, a name that is not there. Every member would fail the same way, and again."""
+    """Whether the exception was raised before the first step, and not inside a call made by the script's top level: a
+    missing module, a syntax error, an undefined name. Every member would fail the same way, again and again."""
     if steps:
         return False
     if issubclass(kind, (ImportError, SyntaxError)):
@@ -38,7 +39,7 @@ def is_in_import(kind, frames, steps):
 
 
 def describe(kind, value, trace, steps=0):
-    """The `error` of an `exited` line."""
+    """The `error` field of an `exited` message."""
     frames = [frame for frame in traceback.extract_tb(trace) if frame.filename != "<frozen runpy>"]
     deepest = frames[-1] if frames else None
     where = "%s:%d %s" % (deepest.filename, deepest.lineno, deepest.name) if deepest else ""
@@ -54,7 +55,7 @@ def describe(kind, value, trace, steps=0):
 
 
 def _text(value):
-    """The user's own __str__ may fail, and Python prints the traceback all the same."""
+    """The text of an exception. A user's __str__ may fail; Python still prints the traceback."""
     try:
         return str(value)
     except Exception:
@@ -69,8 +70,8 @@ def write(path, error):
 
 
 def install(path, steps):
-    """Puts itself before the excepthook that is there; `steps()` says how many were made. A child forked from this
-    process (a DataLoader worker) prints its own error and writes none."""
+    """Runs before the current excepthook; `steps()` returns the number of steps made. A child forked from this process
+    (a DataLoader worker) prints its own error and records none."""
     then, owner = sys.excepthook, os.getpid()
 
     def excepthook(kind, value, trace):
@@ -78,7 +79,7 @@ def install(path, steps):
         try:
             if os.getpid() == owner and not issubclass(kind, KeyboardInterrupt):
                 write(path, dict(describe(kind, value, trace, steps()), at=at, pid=owner))
-        except Exception:  # the script's own error must be printed, whatever is wrong with ours
+        except Exception:  # the script's own error must be printed, even if the report fails
             pass
         then(kind, value, trace)
 
@@ -87,7 +88,7 @@ def install(path, steps):
         try:
             if os.getpid() == owner and not os.path.exists(path):
                 write(path, {"at": at, "pid": owner})
-        except Exception:  # it leaves all the same
+        except Exception:  # the process exits in any case
             pass
 
     sys.excepthook = excepthook
@@ -95,7 +96,7 @@ def install(path, steps):
 
 
 def last_word(path, pid):
-    """(when the process raised its last exception or began to leave, whether it raised one); (None, False) before."""
+    """(time of the last exception or of the begin of the exit, whether it was an exception); (None, False) before."""
     try:
         with open(path) as file:
             found = json.load(file)
@@ -105,7 +106,7 @@ def last_word(path, pid):
 
 
 def read(path, torch_path=""):
-    """What was written, by our hook or else by torch's `record`; None where neither was."""
+    """The recorded error, by this hook or by torch's `record`; None if there is none."""
     try:
         with open(path) as file:
             found = json.load(file)
@@ -130,13 +131,13 @@ def read(path, torch_path=""):
     }
 
 
-def unsaid(last_lines):
-    """No exception is known: what the process wrote last may say why it ended."""
+def from_output(last_lines):
+    """The error of a process without a known exception: its last output may show the reason."""
     return {"type": "", "message": "", "frame": "", "traceback": last_lines} if last_lines else None
 
 
 def unreadable_script(path):
-    """Python's exit code 2 without an exception: it could not open the script."""
+    """The error of exit code 2 without an exception: Python could not open the script."""
     return {
         "type": "FileNotFoundError",
         "message": "can't open file %r" % path,
@@ -147,7 +148,7 @@ def unreadable_script(path):
 
 
 def missing_module(name):
-    """Python's exit code 1 without an exception: it found no module of this name to run."""
+    """The error of exit code 1 without an exception: Python found no module of this name."""
     return {
         "type": "ModuleNotFoundError",
         "message": "No module named %r" % name,

@@ -1,7 +1,7 @@
-"""What a process does before it ends, however it does: os._exit and exec ask nobody, and threads end with it.
+"""Runs work before a process ends, even by os._exit or exec, which run no atexit handlers and end all threads.
 
-A script that ends by os._exit(0), as many do where something hangs at the interpreter's end, has finished its job, and
-its last save would be in memory alone.
+Many scripts end by os._exit(0) because the interpreter's end would hang. Such a script has finished its job, but
+without this its last save would exist in memory only.
 """
 
 import atexit
@@ -9,12 +9,11 @@ import functools
 import os
 
 _promised = []
-"""(pid, what is done): a forked child has promised nothing."""
+"""(pid, work): a forked child has no work of its own."""
 
 
 def before(work):
-    """`work()` is done at the interpreter's end, at os._exit(0) and before exec. Where it fails the process ends all
-    the same."""
+    """Runs `work()` at the interpreter's end, at os._exit(0) and before exec. If it fails, the process still ends."""
     if not _promised:
         for name in ("_exit", "execv", "execve"):
             setattr(os, name, _behind(getattr(os, name)))
@@ -37,5 +36,5 @@ def _keep_promises():
         if pid == os.getpid():
             try:
                 work()
-            except Exception:  # the process was to end, and does
+            except Exception:  # the process ends in any case
                 pass

@@ -1,5 +1,8 @@
-"""What a worker process leaves behind when it ends: the reason, processes of its session, a half-written save. Before
-that, it says whether it is inside a save that a stop lets finish. All of it is read from the member's volume."""
+"""Reads what a worker process leaves behind when it ends: the reason, its session's processes, a partial save.
+
+It also reads, before that, whether a process is inside a save that a stop must let finish. All of it is in the member's
+volume.
+"""
 
 import os
 import shutil
@@ -11,8 +14,8 @@ from . import exception_report, tree
 
 
 def how_it_ended(volume, local_rank, pid, status):
-    """(code, signal, when, error) for an `exited` line. An exception that was written down is why the process ended,
-    whatever became of it on its way out."""
+    """(code, signal, when, error) for an `exited` message. A recorded exception is the reason for the end, whatever
+    happened during the exit."""
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = None if number else os.WEXITSTATUS(status)
     ours, torchs = rank_files.error_paths(volume, local_rank)
@@ -24,11 +27,11 @@ def how_it_ended(volume, local_rank, pid, status):
 
 
 def had_left(volume, living):
-    """For an ending that begins now: a predicate, what had this pid done by itself before: "raised" an exception, begun
-    "leaving" without one, or nothing, ""? `living` is {pid: local rank}."""
+    """For a stop that begins now: returns a function of a pid. It returns how that process had begun to end by itself:
+    "raised" (an exception), "leaving" (without one) or "". `living` is {pid: local rank}."""
     began = time.monotonic()
 
-    def asked(pid):
+    def begun(pid):
         if pid not in living:
             return ""
         at, raised = exception_report.last_word(rank_files.error_paths(volume, living[pid])[0], pid)
@@ -36,11 +39,11 @@ def had_left(volume, living):
             return ""
         return "raised" if raised else "leaving"
 
-    return asked
+    return begun
 
 
 def end_session(leader, template, living, keep):
-    """Kills its DataLoader workers and whatever else is in its session."""
+    """Kills the DataLoader workers of a process and whatever else is in its session."""
     for pid in tree.descendants(template, keep):
         if pid not in living and _session_of(pid) == leader:
             tree.send(pid, signal.SIGKILL)
@@ -54,7 +57,7 @@ def _session_of(pid):
 
 
 def clear(volume):
-    """Removes the folders in which processes that are gone were writing a save."""
+    """Removes the folders in which processes that have ended were writing a save."""
     folder = rank_files.page_folder(volume)
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         reading = progress_page.read(os.path.join(folder, name))
@@ -65,14 +68,14 @@ def clear(volume):
 
 
 def is_saving(volume, living, save_grace):
-    """For an ending that begins now: a predicate, is this pid inside a save that is still waited for?"""
+    """For a stop that begins now: returns a function that tells whether a pid is in a save that the stop waits for."""
     began = time.monotonic()
 
-    def asked(pid):
+    def waited_for(pid):
         rank = living.get(pid)
         reading = progress_page.read(rank_files.page_path(volume, rank.local_rank), pid) if rank else None
         if reading is None or reading.phase != progress_page.CHECKPOINT:
             return False
         return time.monotonic() - began < reading.patience(save_grace)
 
-    return asked
+    return waited_for

@@ -1,14 +1,14 @@
 """Calls a function right after a module has been imported, without importing it.
 
-What the hooks wrap (torch.save, init_process_group) must be wrapped before another module takes its name by
-`from torch import save`: so it is done at the moment the module is complete, by a loader around the real one.
+A function such as torch.save must be wrapped before another module copies its name by `from torch import save`. So a
+loader around the real one wraps it at the moment the module is complete.
 """
 
 import sys
 
 
 class _Loader:
-    """The real loader, with a call after it. Everything else about it stays visible."""
+    """The real loader, with a call after it. All its other attributes stay visible."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -35,7 +35,7 @@ def _call(callback, module):
 
 
 class _Finder:
-    """Finds what the others find. Being asked is not an import: a callback waits until its module has been run."""
+    """Finds what the other finders find. A lookup is not an import: a callback waits until its module has been run."""
 
     def __init__(self):
         self.waiting = {}
@@ -68,7 +68,7 @@ _finder = _Finder()
 
 
 def when_imported(name, callback):
-    """Calls `callback(module)` once: now where the module is there, else right after its import."""
+    """Calls `callback(module)` once: now if the module is imported, else right after its import."""
     module = sys.modules.get(name)
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         _call(callback, module)

@@ -1,7 +1,7 @@
-"""A script that has a handler of its own for a signal is asked to save by it. The job names the signal.
+"""Requests a save by a signal that the job names, if the script has its own handler for that signal.
 
-Without a handler most signals end a process, so nobody is sent one that he does not handle; and where one rank does
-not, no other beside it is asked, because they would wait for it in whatever they save together.
+Most signals end a process without a handler, so no process without one gets the signal. If one rank has no handler, no
+other rank of the member gets it either: they would wait for that rank in a collective save.
 """
 
 import signal
@@ -10,10 +10,10 @@ from . import tree
 
 
 def send(name, ranks):
-    """`ranks`: pid by local rank. Why it was not sent; "" where it was."""
+    """Sends the signal. `ranks`: pid by local rank. Returns "", or the reason why it was not sent."""
     number = getattr(signal, name, None)
     if number is None or not ranks:
-        return "there is no %s here" % name if ranks else "no rank runs here"
+        return "there is no signal %s on this system" % name if ranks else "no rank runs here"
     found = {local_rank: _handling(pid, number) for local_rank, pid in ranks.items()}
     deaf = ", ".join(str(local_rank) for local_rank in sorted(found) if not found[local_rank])
     if deaf:
@@ -25,7 +25,8 @@ def send(name, ranks):
 
 
 def _handling(pid, number):
-    """The rank itself; of a command that starts the script (a shell), those nearest below it."""
+    """The processes of a rank that handle the signal: the rank itself, or the nearest below a command such as a
+    shell."""
     level = [pid]
     while level:
         found = [each for each in level if tree.catches(each, number)]

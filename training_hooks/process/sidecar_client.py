@@ -1,8 +1,8 @@
-"""The line to the sidecar: agent.sock, one JSON object a line, reconnected for ever, never waited for.
+"""The connection to the sidecar: agent.sock, one JSON object per line, reconnected for ever, never waited for.
 
-The owner (template or launcher) holds it in its selector loop: `due` says when the next attempt to connect is wanted,
-`read` gives the orders that have come. A sidecar that is gone, frozen or new must never matter to the training: what is
-said while there is none is dropped, and `announce` tells the next one all that is true by then.
+The owner (template or launcher) has it in its selector loop: `due` returns the time of the next attempt to connect,
+`read` the received orders. A sidecar that has ended, is frozen or is new must never affect training. Messages without a
+connection are dropped; `announce` gives the next sidecar the whole current state.
 """
 
 import json
@@ -16,7 +16,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 
 
 class Agent:
-    """`announce()` returns the lines (dicts) that open every connection, the first one without `outrider`."""
+    """`announce()` returns the messages (dicts) that open every connection, the first one without `outrider`."""
 
     def __init__(self, folder, announce):
         self.path = os.path.join(folder, "agent.sock")
@@ -31,11 +31,11 @@ class Agent:
         return self.socket.fileno()
 
     def due(self, now):
-        """Seconds until `connect` is wanted, None while there is a connection."""
+        """Seconds until the next `connect`, or None while there is a connection."""
         return None if self.socket else max(0.0, self._next - now)
 
     def connect(self):
-        """Tries once; True where a connection was made. Failure only moves the next attempt."""
+        """Tries once; returns whether it connected. A failure only delays the next attempt."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
@@ -54,7 +54,7 @@ class Agent:
         return self.socket is not None
 
     def _reach(self, connection):
-        """Through the folder's descriptor where the path is longer than a socket's may be."""
+        """Connects through the folder's descriptor if the path is longer than a socket address allows."""
         if len(os.fsencode(self.path)) <= 107:
             return connection.connect(self.path)
         folder = os.open(os.path.dirname(self.path), os.O_PATH | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ class Agent:
             self._next = time.monotonic() + self._pause
 
     def send(self, message):
-        """Says it now where there is a connection; True where it is on its way."""
+        """Sends a message if there is a connection; returns whether it is on its way."""
         if not self.socket:
             return False
         self._outgoing += json.dumps(message).encode() + b"\n"
@@ -92,7 +92,8 @@ class Agent:
             self.close()
 
     def read(self):
-        """Every whole line that has come; an end of the line closes it, and so does what is no JSON object."""
+        """Every complete line received. The end of the stream closes the connection, and so does a line that is not a
+        JSON object."""
         try:
             while True:
                 chunk = self.socket.recv(65536)

@@ -1,5 +1,7 @@
-"""Signals as an event of a selector loop. SIGCHLD only wakes it, and what asks for the end is kept until it is
-taken."""
+"""Signals as an event of a selector loop.
+
+SIGCHLD only wakes the loop; a signal that requests the end is kept until the loop takes it.
+"""
 
 import signal
 import socket
@@ -8,7 +10,7 @@ CAUGHT = (signal.SIGTERM, signal.SIGINT)
 
 
 class Wakeup:
-    """`socket` becomes readable with each signal, once `catch` was called."""
+    """After `catch`, `socket` becomes readable with each signal."""
 
     def __init__(self):
         self.socket, self._writing = socket.socketpair()
@@ -26,7 +28,7 @@ class Wakeup:
         self._number = number
 
     def take(self):
-        """The signal that asks for the end and has come since the last call, 0 where none has."""
+        """The terminating signal received since the last call, or 0 if there was none."""
         try:
             while self.socket.recv(4096):
                 pass
@@ -41,7 +43,7 @@ class Wakeup:
 
 
 def let_go():
-    """The signals as a fresh process has them."""
+    """Sets the signals as in a fresh process."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, *CAUGHT):
         signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,6 @@
-"""What a container says when it ends by our word: one line in its own log, and its termination message.
+"""Writes the reason for an end that Outrider decides: one line in the container's log, and its termination message.
 
-The kubelet has made the message's file where there is one, so that none is ever made here.
+The kubelet creates the message's file; if it has not, no file is created here.
 """
 
 import os

@@ -1,21 +1,22 @@
-"""Ends everything that descends from this process, and reaps it, before the next generation may start.
+"""Ends and reaps every descendant of this process before the next generation may start.
 
-Killing the ranks alone is not enough: the DataLoader workers of a killed rank live on for seconds, hold its sockets and
-its GPU memory, and a `bash -c` that dies leaves its python behind. The template and the launcher are child subreapers
-(`adopt_orphans`), so whatever loses its parent below them becomes their own child: walking /proc from here finds all of
-it, whatever groups or sessions it made for itself.
+Killing the ranks alone is not enough. The DataLoader workers of a killed rank live on for seconds and hold its sockets
+and its GPU memory, and a killed `bash -c` leaves its Python behind. The template and the launcher are child subreapers
+(`adopt_orphans`): a process below them that loses its parent becomes their own child. So a walk over /proc from here
+finds every descendant, whatever groups or sessions it created.
 
-An `Ending` is a machine of small steps that never blocks, so that its owner keeps answering its socket meanwhile: call
-`step()` when SIGCHLD came or the returned seconds have passed, until it returns None. Its laws:
+An `Ending` is a state machine that never blocks, so its owner keeps serving its socket: call `step()` after SIGCHLD or
+after the returned seconds, until it returns None. Its rules:
 
-- A rank inside a save is not touched until it has left it or `save_grace` is over, and one that was leaving by itself
-  is given `LEAVING` to do so: how it ended may be why all of this is ended.
-- A root gets SIGTERM, then SIGKILL after `grace`, or after `handler_grace` where it catches SIGTERM (its own code wants
-  to run). A stopped or frozen process dies by the SIGKILL.
-- What a dead root leaves behind is killed at once; only a process that ignores SIGTERM is first given `ORPHAN_GRACE` to
-  see its pipes close, because multiprocessing's resource tracker removes named semaphores then.
-- Nothing in `keep`, nor below it, is touched: the reader of the ranks' output lives as long as the container.
-- It is done only when nothing but `keep` is left below this process, zombies included.
+- A rank inside a save is not signalled until the save is over or `save_grace` has passed. A rank that was exiting by
+  itself gets `LEAVING` seconds for that: its exit may show the reason for this stop.
+- A root gets SIGTERM, then SIGKILL after `grace`, or after `handler_grace` if it catches SIGTERM (it runs code of its
+  own). A stopped or frozen process dies by the SIGKILL.
+- The processes that a dead root leaves are killed at once. Only a process that ignores SIGTERM first gets
+  `ORPHAN_GRACE` to see its pipes close: multiprocessing's resource tracker removes named semaphores then.
+- Processes in `keep`, and those below them, are not signalled: the reader of the ranks' output lives as long as the
+  container.
+- It is complete when only `keep` is left below this process, zombies included.
 """
 
 import ctypes
@@ -28,13 +29,13 @@ PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_GRACE = 0.2
 LEAVING = 0.2
 POLL_FIRST, POLL_LAST = 0.005, 0.1
-"""A grandchild's end sends no SIGCHLD here, so there is a poll beside it, slower each time."""
+"""Seconds between polls, growing each time: the end of a grandchild sends no SIGCHLD to this process."""
 
 TERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
 def prctl(option, value):
-    """True where the kernel took it; a container that forbids prctl must not stop a training."""
+    """Whether the kernel accepted it; a container that forbids prctl must not stop training."""
     try:
         return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0
     except (OSError, AttributeError):
@@ -47,7 +48,7 @@ def adopt_orphans():
 
 
 def die_with_parent(parent_pid):
-    """Called in a child: it is killed when the thread that forked it ends, also when that has happened already."""
+    """Called in a child: it is killed when the thread that forked it ends, or at once if that has ended already."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -68,7 +69,7 @@ def children(pid):
 
 
 def _children_by_scan(pid):
-    """The same where the kernel was built without `children`, or a thread ended while it was read."""
+    """The same, if the kernel has no `children` file or a thread ended during the read."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and _stat(int(name))[1] == pid:
@@ -77,7 +78,7 @@ def _children_by_scan(pid):
 
 
 def _stat(pid):
-    """(state, parent pid), ("", 0) where there is no such process."""
+    """(state, parent pid), or ("", 0) if the process does not exist."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -87,12 +88,12 @@ def _stat(pid):
 
 
 def parent(pid):
-    """0 where there is no such process."""
+    """The parent pid, or 0 if the process does not exist."""
     return _stat(pid)[1]
 
 
 def session(pid):
-    """0 where there is no such process."""
+    """The session, or 0 if the process does not exist."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -100,7 +101,7 @@ def session(pid):
 
 
 def descendants(pid, keep=()):
-    """Everything below `pid`, parents before children, without `keep` and what is below it."""
+    """Every descendant of `pid`, parents before children, except `keep` and its descendants."""
     found, queue = [], [pid]
     while queue:
         for child in children(queue.pop(0)):
@@ -111,7 +112,7 @@ def descendants(pid, keep=()):
 
 
 def _signal_sets(pid):
-    """(ignored, caught) as bit masks."""
+    """(ignored, caught) signals as bit masks."""
     ignored = caught = 0
     try:
         with open("/proc/%d/status" % pid) as file:
@@ -145,7 +146,7 @@ def send(pid, number):
 
 
 def reap(pid):
-    """The wait status of a child that has ended, None while it lives or where it is no child (any more)."""
+    """The wait status of a child that has ended, or None if it lives or is not a child (any more)."""
     try:
         done, status = os.waitpid(pid, os.WNOHANG)
     except OSError:
@@ -154,7 +155,7 @@ def reap(pid):
 
 
 def _may_be_ours(status, deadline):
-    """Whether a root that ended so may have done it because it was told to."""
+    """Whether a signal sent from here may have caused such an end of a root."""
     if not os.WIFSIGNALED(status):
         return True
     number = os.WTERMSIG(status)
@@ -162,16 +163,14 @@ def _may_be_ours(status, deadline):
 
 
 class Ending:
-    """One ending of everything below this process. `killed` counts roots that had to be killed, `statuses` holds the
-    wait status of every child reaped on the way, `by_itself` that of roots that a signal ended which was not sent from
-    here, or that were ending before: the owner may take them out."""
+    """One stop of everything below this process. `killed` counts the roots that had to be killed. `statuses` has the
+    wait status of every reaped child. `by_itself` has that of roots that a signal from elsewhere ended, or that were
+    exiting before; the owner may take entries out."""
 
     def __init__(self, roots, grace=0.2, handler_grace=10.0, save_grace=60.0, is_saving=None, keep=(), whole=False,
                  had_left=None):  # fmt: skip
-        """`roots` are the ranks. `whole`: every descendant is a root of its own (a command that the launcher runs,
-        where the shell on top would die of the SIGTERM and its python never hear of it). `had_left`: as in
-        `process.exit_state`.
-        """
+        """`roots` are the ranks. `whole`: every descendant is its own root (a command that the launcher runs: the shell
+        on top would die of the SIGTERM, and its Python would never get it). `had_left`: as in `process.exit_state`."""
         self.roots = set(roots)
         self.had_left = had_left or (lambda pid: "")
         self.grace, self.handler_grace, self.save_grace = grace, handler_grace, save_grace
@@ -187,7 +186,7 @@ class Ending:
         self._poll = POLL_FIRST
 
     def step(self, now=None):
-        """Does what is due; returns the seconds until it wants to be called again, None when nothing is left."""
+        """Does what is due; returns the seconds until the next call, or None when nothing is left."""
         now = time.monotonic() if now is None else now
         if self._began is None:
             self._began = now
@@ -217,7 +216,7 @@ class Ending:
         return [pid for pid in descendants(os.getpid(), self.keep) if _stat(pid)[0] not in ("", "Z", "X")]
 
     def _end_roots(self, living, now):
-        """Signals what is due; returns the roots that live."""
+        """Sends due signals; returns the living roots."""
         roots = [pid for pid in living if self.whole or pid in self.roots]
         for pid in roots:
             if pid in self._deadlines:
@@ -237,7 +236,7 @@ class Ending:
             send(pid, signal.SIGKILL)
 
     def _end_orphans(self, living, roots, now):
-        """What no living root holds any more."""
+        """Ends processes that no living root is above any more."""
         held = set(roots)
         for root in roots:
             held.update(descendants(root, self.keep))
@@ -255,7 +254,7 @@ class Ending:
 
 
 def end(roots, grace=0.2, handler_grace=10.0, save_grace=60.0, is_saving=None, keep=(), whole=False):
-    """The same, blocking, for whoever has nothing else to do. Returns how many roots had to be killed."""
+    """The same, blocking, for callers without other work. Returns the number of roots that had to be killed."""
     ending = Ending(roots, grace, handler_grace, save_grace, is_saving, keep, whole)
     while True:
         pause = ending.step()

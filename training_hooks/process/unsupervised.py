@@ -1,8 +1,8 @@
-"""Whether this pod's command runs without Outrider for good: one word in the volume, and the first one stands.
+"""Records whether this pod's command runs without Outrider for good: one word in the volume; the first one counts.
 
-`served`: a master has spoken to the sidecar. `alone <pid>`: the command was let go, and no master ever starts anything
-here. The sidecar writes it too (`sidecar/shell/alone_word.py`); both make the file by a link, so that one of two is
-first.
+`served`: a master has connected to the sidecar. `alone <pid>`: the command was released, and no master ever starts a
+process here. The sidecar writes the file too (`sidecar/shell/alone_word.py`). Both create it by a hard link, so only
+one of two writers succeeds.
 """
 
 import os
@@ -10,13 +10,13 @@ import os
 FILE = "supervision"
 ALONE = "alone"
 EVERY = 60.0
-"""Seconds between two lines that say what is waited for."""
+"""Seconds between two log lines about the wait for a sidecar."""
 LET_GO_WITHIN = 5.0
-"""Seconds for which a command that was let go before looks for a sidecar, which watches its end."""
+"""Seconds for which a command that was released before looks for a sidecar, which watches its end."""
 
 
-def said(volume):
-    """The word; empty while nothing is decided."""
+def recorded(volume):
+    """The recorded word, or "" while nothing is decided."""
     try:
         with open(os.path.join(volume, FILE)) as file:
             return file.read(64).partition(" ")[0].strip()
@@ -25,15 +25,15 @@ def said(volume):
 
 
 def claim(volume):
-    """Writes that the command of this process runs alone; True where it may. Where nothing can be written it may too:
-    the container has no volume of ours, so that nobody else looks there either."""
+    """Records that the command of this process runs alone; returns whether it may. It may also if nothing can be
+    written: the container then has no volume of Outrider, so no other process reads it there."""
     if not os.path.isdir(volume):
         return True
     before = "%s/.%s.%d" % (volume, FILE, os.getpid())
     try:
         with open(before, "w") as file:
             file.write("%s %d\n" % (ALONE, os.getpid()))
-        place = os.replace if said(volume) == ALONE else os.link
+        place = os.replace if recorded(volume) == ALONE else os.link
         place(before, os.path.join(volume, FILE))
     except OSError:
         pass
@@ -42,22 +42,22 @@ def claim(volume):
             os.unlink(before)
         except OSError:
             pass
-    return said(volume) == ALONE
+    return recorded(volume) == ALONE
 
 
 class Waiting:
-    """How long a sidecar is waited for, and what is said meanwhile. `patience`: seconds, infinity: for ever."""
+    """The wait for a sidecar, with a log line every minute. `patience`: seconds; infinity: for ever."""
 
     def __init__(self, volume, patience):
         self.volume = volume
-        self.patience = min(patience, LET_GO_WITHIN) if said(volume) == ALONE else patience
-        self.began = self.tell_at = self.until = 0.0
+        self.patience = min(patience, LET_GO_WITHIN) if recorded(volume) == ALONE else patience
+        self.began = self.log_at = self.until = 0.0
 
     def begin(self, now):
-        self.began, self.tell_at, self.until = now, now + EVERY, now + self.patience
+        self.began, self.log_at, self.until = now, now + EVERY, now + self.patience
 
     def is_over(self, now):
-        """True where nobody came and the command may run; one that may not is waited for ever."""
+        """True if no sidecar came and the command may run; a command that may not run is waited for without end."""
         if now < self.until:
             return False
         if claim(self.volume):
@@ -66,20 +66,20 @@ class Waiting:
         return False
 
     def pause(self, now):
-        return max(0.0, min(self.until, self.tell_at) - now)
+        return max(0.0, min(self.until, self.log_at) - now)
 
     def look(self, now):
-        """Each minute: a reader of the container's log sees why nothing begins."""
-        if now < self.tell_at:
+        """Logs each minute why nothing starts, for the reader of the container's log."""
+        if now < self.log_at:
             return
-        self.tell_at = now + EVERY
-        waited = "no sidecar has come for %d s: see the container outrider-sidecar" % (now - self.began)
-        then = "for ever" if self.until == float("inf") else "for %d s more" % (self.until - now)
-        tell("%s; the command waits %s" % (waited, then))
+        self.log_at = now + EVERY
+        missing = "no sidecar has connected for %d s: see the container outrider-sidecar" % (now - self.began)
+        then = "without limit" if self.until == float("inf") else "for %d s more" % (self.until - now)
+        log("%s; the command waits %s" % (missing, then))
 
 
-def tell(text):
-    """One line in the container's own log: the one place besides the end where hooks speak, as nothing runs yet."""
+def log(text):
+    """Writes one line to the container's log. Hooks write nothing else there except at the end, as nothing runs yet."""
     try:
         os.write(2, ("outrider: %s\n" % text).encode("utf-8", "replace"))
     except OSError:

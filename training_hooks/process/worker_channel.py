@@ -1,8 +1,9 @@
-"""Between a worker process and its template or launcher: datagrams over unix sockets in the member's volume.
+"""Datagrams between a worker process and its template or launcher, over unix sockets in the member's volume.
 
-Sockets by path, because under a launcher the worker process is anyone's child. `channel/up` is bound by template or
-launcher; a worker process binds `channel/<local rank>` once it listens. They are reached through the folder's
-descriptor, so the length of the volume's path does not matter. Nothing here waits: what does not fit is dropped.
+The sockets have paths, because under a launcher any process may be the parent of a worker. The template or launcher
+binds `channel/up`; a worker process binds `channel/<local rank>` once it listens. Sockets are reached through the
+folder's descriptor, so the length of the volume's path does not matter. No call waits: a datagram that does not fit is
+dropped.
 """
 
 import json
@@ -19,7 +20,7 @@ def folder_of(volume):
 
 
 class Channel:
-    """One end; `name` is `up` or a local rank, None for one that only tells."""
+    """One end. `name` is `up` or a local rank; None for an end that only sends."""
 
     def __init__(self, volume, name=None):
         self.folder = os.open(folder_of(volume), os.O_PATH | os.O_CLOEXEC)
@@ -41,8 +42,8 @@ class Channel:
     def fileno(self):
         return self.socket.fileno()
 
-    def tell(self, name, message):
-        """True where it was delivered into the other's queue."""
+    def send(self, name, message):
+        """Sends a datagram; returns whether it is in the other end's queue."""
         try:
             self.socket.sendto(json.dumps(message).encode(), self._path(name))
             return True
@@ -50,7 +51,7 @@ class Channel:
             return False
 
     def hear(self):
-        """The next message, None where there is none."""
+        """The next message, or None if there is none."""
         while True:
             try:
                 message = json.loads(self.socket.recv(LARGEST).decode())

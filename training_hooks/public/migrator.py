@@ -144,7 +144,7 @@ def _offer(here, folder):
     register_optimizer_step_post_hook(mover.after_step)
     here.mover = mover
     flight_recorder.listen(here)
-    here.channel.tell(
+    here.channel.send(
         "up", {"offers": sorted(_registered), "generation": here.generation, "local_rank": here.local_rank}
     )
 

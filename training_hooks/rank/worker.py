@@ -69,8 +69,8 @@ class Worker:
         self.in_place = set()
         """Paths whose last save overwrote the old file in place, because there was no room for a second file."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, progress_page.INIT
-        self.together = save_group.Together(lambda message: self.channel.tell("up", message), self._saves_over)
-        self.phase_changed = self.begin_anew = _nothing
+        self.together = save_group.Together(lambda message: self.channel.send("up", message), self._saves_over)
+        self.phase_changed = self.restart_counting = _nothing
         self.sampler = step_window.Sampler(self)
         self._is_beginning = True
         self.data = None
@@ -186,7 +186,7 @@ class Worker:
         if (self.together.waits or self._saving) and _in_main_thread():
             self.together.hold(message)
         else:
-            self.channel.tell("up", message)
+            self.channel.send("up", message)
 
     def renamed(self, old, new, existed):
         """Follows a rename by the script. A file that replaces an older file or continues a series is a checkpoint,
@@ -205,7 +205,7 @@ class Worker:
             "local_rank": self.local_rank,
             "generation": self.generation,
         }
-        self.channel.tell("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
+        self.channel.send("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
 
     def report_room(self, target, lack):
         """Reports a change between atomic saves and saves in place. `lack`: the error that prevents an atomic save, or
@@ -276,7 +276,7 @@ class Worker:
         about.update(sharded=head.kind == arena.SHARDED, local_rank=self.local_rank, generation=self.generation)
         if head.kind == arena.MARKED:
             about.update(marked=True, counted=counted)
-        self.channel.tell("up", about)
+        self.channel.send("up", about)
 
 
 def _in_main_thread():

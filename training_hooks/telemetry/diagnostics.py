@@ -29,7 +29,7 @@ class Collection:
         self.found, self.dumps = {}, {}
         self.most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
         for local_rank, rank in self.ranks.items():
-            is_asked = channel.tell(str(local_rank), {"ask": self.what, "order": self.order})
+            is_asked = channel.send(str(local_rank), {"ask": self.what, "order": self.order})
             if is_asked and _process(rank.pid) not in ("stopped", "traced"):  # nobody waits for one that cannot answer
                 continue
             if self.what == "stacks":

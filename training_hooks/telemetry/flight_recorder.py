@@ -199,7 +199,7 @@ def _tell(worker, channel, order, say):
         body = say(worker)
     except Exception as error:  # a recorder of another version: say so, never end the thread
         body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
-    channel.tell("up", {"answer": order, "local_rank": worker.local_rank, "body": body})
+    channel.send("up", {"answer": order, "local_rank": worker.local_rank, "body": body})
 
 
 def listen(worker):

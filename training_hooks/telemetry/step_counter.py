@@ -75,11 +75,11 @@ def hook(worker):
         nonlocal expected
         expected = UNKNOWN
 
-    def begin_anew():
+    def restart_counting():
         nonlocal expected, watch, last
         expected, watch, last = UNKNOWN, nobody, words[pages.LAST]
 
-    worker.phase_changed, worker.begin_anew = phase_changed, begin_anew
+    worker.phase_changed, worker.restart_counting = phase_changed, restart_counting
     return count
 
 
@@ -97,7 +97,7 @@ def leave_out(current, module):
         finally:
             if before is not None and worker.page.counted() != before:
                 worker.page.set(*before)
-                worker.begin_anew()
+                worker.restart_counting()
 
     module._init_optim_state = _init_optim_state
 

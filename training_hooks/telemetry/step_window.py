@@ -77,7 +77,7 @@ class Sampler:
             self.first, self.marks = self.first + self.count, self.marks[-1:]
         else:
             self._disarm()
-        self.worker.channel.tell(str(self.worker.local_rank), {"window": self.whole[0]})
+        self.worker.channel.send(str(self.worker.local_rank), {"window": self.whole[0]})
 
     def _disarm(self):
         self.armed = False

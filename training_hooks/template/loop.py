@@ -186,7 +186,7 @@ class Template:
         elif what == "check":
             self.checking.begin(order)
         elif what == "say":
-            unsupervised.tell(str(order.get("text")))
+            unsupervised.log(str(order.get("text")))
         elif what == "alone" and not self.ranks and self.ending is None:
             self.let_go = str(order.get("say") or "no master was reached")
         elif what == "finish":
@@ -295,7 +295,7 @@ class Template:
         if error is None and code == 1 and trainer_detection.is_missing(self.called):
             error = exception_report.missing_module(self.called.target)
         if error is None and code:
-            error = exception_report.unsaid(self.outlet.last_lines(rank.rank))
+            error = exception_report.from_output(self.outlet.last_lines(rank.rank))
         exit = {
             "event": "exited",
             "generation": self.generation,
