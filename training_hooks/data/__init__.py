@@ -1,1 +1,1 @@
-"""Where a rank goes on in its data."""
+"""The position of a rank in its data, and how it continues there."""

@@ -1,8 +1,8 @@
-"""The global batch of a job's first world, kept in worlds of another size. Each loader gets its rank's share of it.
+"""Keeps the global batch of a job's first generation at other world sizes: each loader gets its rank's share.
 
-The script's batch size is taken for what one rank of the first world had. Only a loader with torch's DistributedSampler
-can be changed: where the shares are unequal the samples must be cut to fit, or the ranks would make different numbers
-of steps.
+The script's batch size is taken as that of one rank of the first generation. Only a loader with torch's
+DistributedSampler can be changed: if the shares are unequal the samples must be cut to fit, or the ranks would make
+different numbers of steps.
 """
 
 from . import consumed, sharding
@@ -11,7 +11,7 @@ KEPT = "kept"
 
 
 def adapt(samplers, loader, first_world, torch_data):
-    """(`KEPT` or another word, a sentence); nothing to say: ("", "")."""
+    """(`KEPT` or another word, a sentence), or ("", "") if there is nothing to report."""
     why = _why_not(loader, torch_data)
     if why is not None:
         return "not kept", "a DataLoader keeps its batch size: %s" % why
@@ -24,15 +24,15 @@ def adapt(samplers, loader, first_world, torch_data):
             world, whole)  # fmt: skip
     own = sharding.share(whole, world, sampler.rank)
     loader.batch_sampler.batch_size = own
-    loader.__dict__["batch_size"] = own  # after its birth a loader refuses to be told
-    samplers.wholes[sampler], samplers.asked[sampler] = whole, batch
+    loader.__dict__["batch_size"] = own  # a loader refuses to change the attribute after its creation
+    samplers.wholes[sampler], samplers.script_batches[sampler] = whole, batch
     if loader.drop_last:
         samplers.dropping.add(sampler)
     few, more = whole // world, whole % world
     first = "rank" if more == 1 else "%d ranks" % more
-    each = "%d a rank" % few if not more else "%d on the first %s and %d on the others" % (few + 1, first, few)
-    return KEPT, "the global batch stays %d: %s, where the script says %d for the %d ranks of the first world" % (
-        whole, each, batch, first_world)  # fmt: skip
+    each = "%d per rank" % few if not more else "%d on the first %s and %d on the others" % (few + 1, first, few)
+    sentence = "the global batch stays %d: %s; the script's batch size is %d for the %d ranks of the first generation"
+    return KEPT, sentence % (whole, each, batch, first_world)
 
 
 def _why_not(loader, torch_data):

@@ -1,13 +1,13 @@
-"""How far this process is through its data: what a DataLoader has delivered and a step has consumed.
+"""Counts how far this process is in its data: the samples a DataLoader has delivered and a step has consumed.
 
-Never what the sampler has drawn, which runs ahead (measured: 130 for 50 delivered). A batch counts as consumed when an
-optimizer steps after its delivery; in a script without an optimizer of torch's when the next batch is asked for. A
-batch that was delivered and not stepped on (a checkpoint before the step, gradients that are still accumulated) is not
-in the model that is saved, so it is not in the position.
+Samples that the sampler has drawn do not count; it runs ahead (measured: 130 for 50 delivered). A batch is consumed
+when an optimizer steps after its delivery; in a script without a torch optimizer, when the next batch is requested. A
+batch that was delivered without a step (a checkpoint before the step, gradients still accumulated) is not in the saved
+model, so it is not in the position.
 
-A *pass* is one iteration over a loader. Only that of training is recorded: one that begins without gradients is an
-evaluation, and so is one that comes to its end without a step. One that is left early says nothing; one that is over
-is recorded only where the script names its epochs (`set_epoch`): else nobody could say which pass comes next.
+A *pass* is one iteration over a loader. Only a training pass is recorded: a pass that begins without gradients is an
+evaluation, and so is one that ends without a step. A pass that is left early is not recorded. A completed one is
+recorded only if the script names its epochs (`set_epoch`), since otherwise the next pass is unknown.
 """
 
 import weakref
@@ -15,15 +15,15 @@ import weakref
 from . import position_file, sharding
 
 ACCELERATES = (
-    "accelerate shares its samples out, and who skips batches of it (transformers' Trainer does) counts them himself: "
-    "in a world of another size these are the samples that were trained on only with split_batches=True"
+    "accelerate distributes its samples itself, and a script that skips batches of it (transformers' Trainer does) "
+    "counts them itself: at another world size they are the samples trained on only with split_batches=True"
 )
 
 
 class Pass:
-    """One iteration of a loader over its DistributedSampler. Who delivers its batches (`data.loader_hooks`) keeps
-    `delivered` and `taken`, those before the last step that was `seen`, and says `first_step()` where that is to be
-    said. One that is `cut` has other samples than torch's."""
+    """One iteration of a loader over its DistributedSampler. The wrapper of the loader (`data.loader_hooks`) maintains
+    `delivered` and `taken`, the batches before the last step that was `seen`, and calls `first_step()` if it is set. A
+    pass that is `cut` has other samples than torch's."""
 
     __slots__ = ("batch", "count", "cut", "delivered", "drop_batch", "epoch", "first_step", "iterator", "key", "made",
                  "over", "rank", "seen", "start", "taken", "whole", "world")  # fmt: skip
@@ -42,13 +42,13 @@ class Pass:
         self.seen = made(self, True)
 
     def steps(self):
-        """Batches that a step has consumed."""
+        """The number of batches that a step has consumed."""
         if not self.over and self.made(self, False) != self.seen:
             return self.delivered
         return self.taken
 
     def consumed(self):
-        """Of the epoch's samples, on all ranks."""
+        """The number of the epoch's samples consumed on all ranks."""
         steps, length = self.steps(), self.key[0]
         own = sharding.share(self.whole, self.world, self.rank)
         if steps and steps >= sharding.batches(self.count, own, self.drop_batch):
@@ -67,21 +67,21 @@ class Pass:
 
 
 class Samplers:
-    """The samplers of this process by the order of their creation, and the newest pass of each."""
+    """The samplers of this process in the order of their creation, and the newest pass of each."""
 
     def __init__(self):
         self.numbers = weakref.WeakKeyDictionary()
         self.newest = weakref.WeakKeyDictionary()
         self.fresh = weakref.WeakKeyDictionary()
-        """Passes that their sampler has not been drawn for yet."""
+        """Passes for which the sampler has not been drawn yet, by sampler."""
         self.named = weakref.WeakSet()
-        """Those whose script says the epoch."""
+        """Samplers whose script sets the epoch."""
         self.wholes = weakref.WeakKeyDictionary()
-        """Global batches that are not the script's own."""
-        self.asked = weakref.WeakKeyDictionary()
-        """Of those the script's own batch sizes."""
+        """Global batches that differ from the script's own, by sampler."""
+        self.script_batches = weakref.WeakKeyDictionary()
+        """The script's own batch sizes for the samplers in `wholes`."""
         self.dropping = weakref.WeakSet()
-        """Of those the ones whose loader drops its last batch."""
+        """Samplers in `wholes` whose loader drops its last batch."""
         self._made = 0
 
     def made(self, sampler):
@@ -89,25 +89,26 @@ class Samplers:
         self.numbers[sampler] = self._made
 
     def key(self, sampler):
-        """`nth`: among the living that are alike, in the order of their creation."""
+        """The key of a sampler. `nth`: its number among the living samplers with equal values, in the order of
+        creation."""
         alike = _alike(sampler)
         own = self.numbers.get(sampler, 0)
         older = [each for each, number in list(self.numbers.items()) if number < own and _alike(each) == alike]
         return (*alike, len(older))
 
     def recorded(self):
-        """The positions that a checkpoint of this moment has."""
+        """The positions of a checkpoint that is taken now."""
         found = []
         for sampler, one in list(self.newest.items()):
-            is_told = sampler in self.named or one.epoch != 0
+            is_named = sampler in self.named or one.epoch != 0
             if one.steps() == 0 and one.start == 0:
                 continue
-            if is_told if one.over else one.iterator() is not None:
+            if is_named if one.over else one.iterator() is not None:
                 found.append(one.position())
         return found
 
     def trained(self):
-        """A step has been made on what a loader delivered."""
+        """Whether a step was made on delivered batches."""
         return any(one.steps() > 0 for one in list(self.newest.values()))
 
 
@@ -116,8 +117,8 @@ def _alike(sampler):
 
 
 def not_plain(loader, torch_data):
-    """Why a loader is passed through untouched; None where it is torch's own DistributedSampler in torch's own
-    batches. `torch_data` is torch.utils.data."""
+    """Why a loader cannot be changed, or None if it has torch's own DistributedSampler and torch's own batches.
+    `torch_data` is torch.utils.data."""
     sampler, kind = loader.sampler, torch_data.distributed.DistributedSampler
     why = not_torchs_batches(loader, torch_data)
     if why is not None:
@@ -136,7 +137,7 @@ def not_torchs_batches(loader, torch_data):
     if batches is not None and (type(batches) is not torch_data.BatchSampler or batches.sampler is not loader.sampler):
         if type(batches).__module__.startswith("accelerate."):
             return ACCELERATES
-        return "its batch_sampler is the script's own (%s), whose batches nobody else can cut" % _name(batches)
+        return "its batch_sampler is the script's own (%s), whose batches cannot be cut" % _name(batches)
     return None
 
 
@@ -145,7 +146,7 @@ def batch_of(loader):
 
 
 def order_of(sampler, drawn):
-    """The epoch's whole list, as `drawn`, DistributedSampler's own __iter__, gives it to a world of one."""
+    """The epoch's whole list, as `drawn`, DistributedSampler's own __iter__, returns it for one rank."""
     alone = object.__new__(type(sampler))
     alone.__dict__.update(sampler.__dict__)
     alone.rank, alone.num_replicas, alone.drop_last = 0, 1, False

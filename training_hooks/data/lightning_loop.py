@@ -1,12 +1,12 @@
-"""Lightning's loop over an epoch that is resumed in the middle, where its data goes on behind a position.
+"""Fixes the batch count of Lightning's loop over an epoch that is resumed in the middle at a data position.
 
-Lightning counts the batches of an epoch over restarts: it takes `len(loader)` less those that the loaded checkpoint has
-seen, and begins with the loader's first. (Without a position that trains on the first ones again and never on as many
-of the last: measured with 2.6.) Our loader begins behind them, and in a world of another size what is left is not what
-Lightning would take it for. So while Lightning asks how long the loader is it is told the whole epoch, and the one that
-is resumed ends after what was seen and what is left.
+Lightning counts the batches of an epoch over restarts: it takes `len(loader)` minus the batches of the loaded
+checkpoint, and begins with the loader's first batch. (Without a position it trains on the first ones again and never on
+as many of the last; measured with 2.6.) Our loader begins after them, and at another world size the rest is not what
+Lightning computes. So Lightning gets the length of the whole epoch when it asks for a loader's length, and the resumed
+epoch ends after the consumed batches and the rest.
 
-`known` is False where this version's loop is another: then no loader of it is touched.
+`known` is False if this version's loop is different: then no loader is changed.
 """
 
 import functools
@@ -19,16 +19,16 @@ known = True
 
 
 def prepare(book, when_imported):
-    """`book()`: this process's data book, None where there is none."""
+    """`book()` returns this process's data book, or None."""
     for package in MODULES:
         when_imported(package + ".fit_loop", functools.partial(_wrap, book))
 
 
 def unknown():
-    """Why no loader may be resumed here, None where it may."""
+    """The reason why no loader may be resumed here, or None."""
     if known or not any(package + ".fit_loop" in sys.modules for package in MODULES):
         return None
-    return "this version of Lightning goes through an epoch in a way that is not known here"
+    return "this version of Lightning has an unknown loop over an epoch"
 
 
 def _wrap(book, module):
@@ -55,7 +55,7 @@ def _wrap(book, module):
 
     @functools.wraps(advance)
     def on_advance_start(self, *args, **kwargs):
-        """Of the epochs behind the resumed one."""
+        """Handles the epochs after the resumed one."""
         if getattr(self, "_outrider_left", None) == 0:
             self.max_batches, self._outrider_left = self._outrider_whole, None
         return advance(self, *args, **kwargs)
@@ -79,7 +79,7 @@ def _seen(fit_loop):
 
 
 def left(samplers, fit_loop):
-    """Batches that are left of an epoch that begins behind a position; None where it begins at its beginning. Lengths
+    """The batches that are left of an epoch that begins at a position, or None if it begins at its beginning. Lengths
     are those of whole epochs here."""
     combined = fit_loop._combined_loader
     rests, is_resumed = [0], False

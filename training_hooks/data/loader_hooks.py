@@ -1,8 +1,8 @@
-"""Where torch's loaders and samplers are wrapped, once in a process: what they tell is said to a `Book`.
+"""Wraps torch's loaders and samplers, once in a process, and reports their passes to a `Book`.
 
-A book has `begin(loader)`, which gives the pass that this loader is about to make (None: it is left as it is), and
-`samplers`. Everything is torch's own until a pass differs from what torch would do: a position was loaded, or the
-batches were cut anew. A book that fails leaves the loader to torch.
+A book has `begin(loader)`, which returns the pass that the loader begins (None: the loader is not changed), and
+`samplers`. torch's behaviour is unchanged until a pass must differ: a position was loaded, or the batches are cut
+again. If a book fails, the loader behaves as in torch.
 """
 
 import functools
@@ -16,7 +16,7 @@ _wrappers = itertools.count()
 
 
 def wrap_samplers(current, module):
-    """`module` is torch.utils.data.distributed; `current()` gives this process's book, None where there is none."""
+    """`module` is torch.utils.data.distributed; `current()` returns this process's book, or None."""
     kind = module.DistributedSampler
     make, draw, length, set_epoch = kind.__init__, kind.__iter__, kind.__len__, kind.set_epoch
 
@@ -57,7 +57,7 @@ def wrap_loaders(current, module):
     if iterator is None:
         return
     make, begin = loader.__init__, loader.__iter__
-    mark = "_outrider_pass_%s_%d" % (__name__.partition(".")[0], next(_wrappers))  # others may wrap it too
+    mark = "_outrider_pass_%s_%d" % (__name__.partition(".")[0], next(_wrappers))  # other code may wrap it too
 
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):

@@ -1,10 +1,10 @@
-"""The data position of a worker process: written with its checkpoints, taken up by its loads, said to the sidecar.
+"""The data position of a worker process: saved with checkpoints, restored by loads, reported to the sidecar.
 
-With OUTRIDER_ELASTIC_DATA a pass goes on behind the loaded position; without it the position is kept in the member's
-volume and only says how many samples a resume repeats. With OUTRIDER_KEEP_GLOBAL_BATCH, the ranks of the job's first
-world, loaders get a batch size with which the global batch is what it was there.
+With OUTRIDER_ELASTIC_DATA a pass continues after the loaded position. Without it the position is kept in the member's
+volume, and only shows how many samples a resume repeats. With OUTRIDER_KEEP_GLOBAL_BATCH, the number of ranks of the
+job's first generation, loaders get a batch size that keeps the global batch of that generation.
 
-Nothing here raises into the training: what cannot be done is said once, and the loader is left to torch.
+Nothing here raises into training: a failure is reported once, and the loader behaves as in torch.
 """
 
 import os
@@ -20,14 +20,14 @@ KEPT, NOT_KEPT = "kept", "not kept"
 
 
 def guarded(otherwise=None):
-    """A method that gives `otherwise` where it fails, and says why."""
+    """Makes a method return `otherwise` if it fails, and report why."""
 
     def wrap(method):
         def call(self, *args):
             try:
                 return method(self, *args)
-            except Exception as error:  # the training goes on as without us
-                self.say(NOT_ELASTIC, "the data is left as it is: %s: %s" % (type(error).__name__, error), True)
+            except Exception as error:  # training continues as without Outrider
+                self.report(NOT_ELASTIC, "the data is not changed: %s: %s" % (type(error).__name__, error), True)
                 return otherwise
 
         return call
@@ -36,28 +36,29 @@ def guarded(otherwise=None):
 
 
 class Book:
-    """`made(one, asked)` is a number that changes with each step; `say(word, sentence, warning, **detail)` tells it."""
+    """`made(one, asked)` is a number that changes with each step; `report(word, sentence, …)` sends a message once."""
 
-    def __init__(self, made, tell, environ, volume):
+    def __init__(self, made, send, environ, volume):
         self.samplers = data_consumed.Samplers()
-        self.made, self.tell = made, tell
+        self.made, self.send = made, send
         self.elastic = environ.get("OUTRIDER_ELASTIC_DATA") == "1"
         self.first_world = int(environ.get("OUTRIDER_KEEP_GLOBAL_BATCH") or 0)
         self.generation = environ.get("OUTRIDER_GENERATION", "0.0")
         self.rank = int(environ.get("RANK") or 0)
         self.volume = None if self.elastic else volume
         self.pending = {}
-        """By key: (position, file) of the loads before the first step."""
-        self.agreed, self.turns, self.said, self.later = {}, {}, set(), {}
+        """(position, file) of the loads before the first step, by key."""
+        self.agreed, self.turns, self.reported, self.later = {}, {}, set(), {}
         self.refused = weakref.WeakKeyDictionary()
-        """Why a loader keeps its batch size; told where it is trained on: a framework may make another of it."""
+        """Why a loader keeps its batch size; reported once it is trained on, since a framework may replace it
+        before."""
         self.tells_whole = False
-        """Who asks for lengths now means whole epochs (`lightning_loop`)."""
+        """Whether lengths mean whole epochs now (`lightning_loop`)."""
 
-    def say(self, word, sentence, warning=False, **detail):
-        if (word, sentence) not in self.said:
-            self.said.add((word, sentence))
-            self.tell(word, sentence, warning, detail)
+    def report(self, word, sentence, warning=False, **detail):
+        if (word, sentence) not in self.reported:
+            self.reported.add((word, sentence))
+            self.send(word, sentence, warning, detail)
 
     # -- passes -------------------------------------------------------------------------------------------------------
     @guarded()
@@ -65,14 +66,14 @@ class Book:
         if self.first_world:
             word, sentence = batch_sizes.adapt(self.samplers, loader, self.first_world, _torch_data())
             if word == batch_sizes.KEPT:
-                self.say(KEPT, sentence)
+                self.report(KEPT, sentence)
             elif word:
                 self.refused[loader] = sentence
 
     @guarded()
     def length(self, sampler):
-        """What is left of a pass that began behind a position, until the sampler's next one; of whole epochs with
-        batches of ours what they have. None: torch's own."""
+        """The length of a pass that began at a position, until the sampler's next one; or that of whole epochs whose
+        batches were changed. None: torch's own."""
         one = self.samplers.newest.get(sampler)
         if one is not None and one.cut and one.epoch == sampler.epoch and not self.tells_whole:
             return one.count
@@ -83,28 +84,28 @@ class Book:
 
     @guarded()
     def begin(self, loader):
-        """The pass that this loader is about to make."""
+        """The pass that this loader is about to make, or None if the loader is not changed."""
         sampler, training = loader.sampler, sys.modules["torch"].is_grad_enabled()
         if training and loader in self.refused:
-            self.say(NOT_KEPT, self.refused.pop(loader), True)
+            self.report(NOT_KEPT, self.refused.pop(loader), True)
         why = data_consumed.not_plain(loader, _torch_data()) or lightning_loop.unknown()
         if why is not None:
             if training and self.elastic:
-                self.say(NOT_ELASTIC, "a DataLoader is left as it is: %s" % why)
+                self.report(NOT_ELASTIC, "a DataLoader is not changed: %s" % why)
             return None
-        batch = self.samplers.asked.get(sampler) or data_consumed.batch_of(loader)
+        batch = self.samplers.script_batches.get(sampler) or data_consumed.batch_of(loader)
         whole = self.samplers.wholes.get(sampler) or batch * sampler.num_replicas
         position, file = self._position(sampler) if training else (None, "")
         resumed, position = (None, position) if self.elastic else (position, None)
         one = self._pass(sampler, whole, position["consumed"] if position else 0, batch, loader.drop_last)
         if position:
-            self._say_loaded(one, position, file)
-            self._doubt_batch(position, batch)
+            self._report_loaded(one, position, file)
+            self._compare_batch(position, batch)
         self.samplers.fresh[sampler] = one
         if not training:
             return None
         if resumed is not None:
-            one.first_step = lambda: self._say_repeated(one, resumed)
+            one.first_step = lambda: self._report_repeated(one, resumed)
         self.samplers.newest[sampler] = one
         return one
 
@@ -125,15 +126,15 @@ class Book:
         try:
             found, file = position_file.read(checkpoint, self.volume)
         except OSError:
-            return  # the checkpoint itself has gone meanwhile
+            return  # the checkpoint itself has been removed meanwhile
         except position_file.Unusable as unusable:
-            self.say(IGNORED, "the data position is not taken up: %s" % unusable, True)
+            self.report(IGNORED, "the data position is not used: %s" % unusable, True)
             return
         self._take_up(found, file)
 
     @guarded()
     def take_up(self, found, source):
-        """The positions that were saved within a state."""
+        """Restores the positions that were saved within a state."""
         if not self.samplers.trained():
             self._take_up([each for each in found if position_file.is_position(each)], source)
 
@@ -145,7 +146,8 @@ class Book:
                 self.pending[key] = (position, file)
 
     def _position(self, sampler):
-        """(behind which a pass of training begins, the file that it was in); None: at the beginning."""
+        """(position after which a training pass begins, its file); None for the position if it begins at the
+        beginning."""
         key, newest = self.samplers.key(sampler), self.samplers.newest.get(sampler)
         if newest is not None and (newest.over or newest.steps() > 0):
             self.pending.pop(key, None)
@@ -153,7 +155,7 @@ class Book:
         position, file = self.pending.get(key, (None, ""))
         if self.elastic:
             if position is None and self.pending:
-                self._say_of_others(key)
+                self._report_others(key)
             position = self._agreed(sampler, key, position)
         is_its = position is not None and position["epoch"] == sampler.epoch and position["consumed"]
         return (position, file) if is_its else (None, "")
@@ -165,54 +167,55 @@ class Book:
         turn = self.turns[key] = self.turns.get(key, 0) + 1
         store = rank_consensus.store_of(world)
         if store is None:
-            why = "its sampler has %d ranks, and the process group has not just these" % world
-            self.say(NOT_ELASTIC, "a DataLoader is left as it is: %s" % why, position is not None)
+            why = "its sampler has %d ranks, and the process group has another number" % world
+            self.report(NOT_ELASTIC, "a DataLoader is not changed: %s" % why, position is not None)
             return None
         name = "%s/%s/%d" % (self.generation, "-".join(map(str, key)), turn)
         agreed, why = rank_consensus.agree(store, name, world, position)
         if why:
             agreed = self.agreed.get(key)
-            self.say(IGNORED, "the data position is not taken up: %s" % why, True)
+            self.report(IGNORED, "the data position is not used: %s" % why, True)
         self.agreed[key] = agreed
         return agreed
 
-    def _say_loaded(self, one, position, file):
+    def _report_loaded(self, one, position, file):
         done, length, before = position["consumed"], position["length"], position["world"]
         sentence = (
-            "rank %d goes on in epoch %d behind %d of %d samples, %d are left for it; the world had %s and has %d"
+            "rank %d continues epoch %d after %d of %d samples, with %d left for it; the generation had %s before and "
+            "has %d now"
         )
-        said = sentence % (one.rank, one.epoch, done, length, one.count, _ranks(before), one.world)
-        said += " (%s)" % os.path.basename(file) if file else ""
+        message = sentence % (one.rank, one.epoch, done, length, one.count, _ranks(before), one.world)
+        message += " (%s)" % os.path.basename(file) if file else ""
         detail = {"epoch": one.epoch, "done": done, "length": length, "left": one.count}
-        self.say(LOADED, said, world_before=before, world=one.world, **detail)
+        self.report(LOADED, message, world_before=before, world=one.world, **detail)
 
-    def _doubt_batch(self, position, batch):
+    def _compare_batch(self, position, batch):
         if self.first_world and position["batch"] != batch:
             sentence = (
-                "the script says a batch size of %d where it said %d when the checkpoint was saved: if it follows the "
-                "world's size by itself, the global batch is now changed twice; do without --keep-global-batch"
+                "the script's batch size is %d, but was %d when the checkpoint was saved: if the script adapts it to "
+                "the world size, the global batch is now changed twice; run without --keep-global-batch"
             )
-            self.say(NOT_KEPT, sentence % (batch, position["batch"]), True)
+            self.report(NOT_KEPT, sentence % (batch, position["batch"]), True)
 
-    def _say_of_others(self, mine):
+    def _report_others(self, mine):
         for key, (_, file) in self.pending.items():
             if key[:4] != mine[:4]:
-                sentence = "the data position in %s is not taken up: it is of %s, and this sampler has %s"
-                self.say(IGNORED, sentence % (file, _about(key), _about(mine)), True)
+                sentence = "the data position in %s is not used: it is of %s, but this sampler has %s"
+                self.report(IGNORED, sentence % (file, _about(key), _about(mine)), True)
 
-    def _say_repeated(self, one, position):
-        """At the first step of a pass that begins at the beginning. A script that takes the batches of the checkpoint
-        without a step on them has left them out itself, but for those of a batch that is cut."""
+    def _report_repeated(self, one, position):
+        """Called at the first step of a pass that begins at the beginning. A script that takes the checkpoint's batches
+        without a step has skipped them itself, except those of a batch that is cut."""
         one.first_step = None
         done, length = position["consumed"], position["length"]
         left_out = sharding.consumed(length, 0, one.whole, one.delivered - 1)
         again = done if left_out + one.whole < done else max(0, done - left_out)
         if again:
             sentence = (
-                "epoch %d begins again: %d of its %d samples are in the loaded checkpoint already and are trained on "
-                "again (elasticData of the job, or outrider run --elastic-data, goes on behind them)"
+                "epoch %d starts over: %d of its %d samples are in the loaded checkpoint and are trained on again "
+                "(use elasticData of the job, or outrider run --elastic-data, to continue after them)"
             )
-            self.say(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
+            self.report(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
 
     # -- saves --------------------------------------------------------------------------------------------------------
     @guarded(())
@@ -222,7 +225,8 @@ class Book:
 
     @guarded()
     def saved(self, checkpoint, written, found=None):
-        """The checkpoint that will be at this path is complete at `written`; `found`: of another moment."""
+        """Saves the positions with a checkpoint whose complete file is at `written`; `found`: positions of another
+        moment."""
         found = self.samplers.recorded() if found is None else found
         if not found:
             return
@@ -234,11 +238,11 @@ class Book:
             if self.volume is not None:
                 position_file.keep_few(os.path.dirname(file))
         except OSError as error:
-            self.say(NOT_WRITTEN, "%s could not be written: %s" % (file, error.strerror or error), True)
+            self.report(NOT_WRITTEN, "%s could not be written: %s" % (file, error.strerror or error), True)
 
     @guarded()
     def will_be_saved(self, checkpoint):
-        """An asynchronous save has taken its copy of the state."""
+        """Records the positions when an asynchronous save has taken its copy of the state."""
         self.later[os.path.realpath(checkpoint)] = self.samplers.recorded()
 
     def for_save(self, checkpoint):

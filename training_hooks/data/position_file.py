@@ -1,10 +1,10 @@
-"""Where in its data a checkpoint was saved: one small file `.<name>.position.json` beside it (docs/contracts.md §10).
+"""The data position of a checkpoint, in one small file `.<name>.position.json` beside it (docs/contracts.md §10).
 
-It is bound to the checkpoint's bytes, not to its name: a script that renames what it has saved keeps its position, and
-one that writes over it by other means loses it. It is written before the checkpoint takes its place, and has the entry
-of the save before as well: whichever of the two a killed process leaves, its position is there.
+It is bound to the checkpoint's content, not to its name: a renamed checkpoint keeps its position, and one that another
+program overwrites loses it. The file is written before the checkpoint is put in place, and keeps the entry of the save
+before: whichever checkpoint a killed process leaves, its position is there.
 
-What cannot be read is `Unusable`, with a sentence; nothing here fails a save or a load.
+A file that cannot be used raises `Unusable`; nothing here fails a save or a load.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ MARK = "data position"
 SUFFIX = ".position.json"
 LARGEST = 1 << 18
 TAIL = 1 << 16
-"""Bytes of a checkpoint that tell it from others: a file of torch's ends with the checksums of all that is in it."""
+"""Number of bytes at the end of a checkpoint that identify it: a torch file ends with the checksums of its content."""
 MOST_SEARCHED, MOST_KEPT = 64, 64
 NUMBERS = ("length", "epoch", "consumed", "world", "batch", "nth", "seed")
 FLAGS = ("shuffle", "drop_last")
 KEY = ("length", "seed", "shuffle", "drop_last", "nth")
-"""What makes a sampler the one that a position came from."""
+"""Names of the values that a sampler and its position must share."""
 
 
 class Unusable(Exception):
-    """A sentence: which file, and what is wrong with it."""
+    """A position file cannot be used; the message has its path and the reason."""
 
 
 def key(position):
@@ -33,7 +33,7 @@ def key(position):
 
 
 def place(checkpoint, volume=None):
-    """Beside the checkpoint; in the member's volume where one is named."""
+    """The path of the position file: beside the checkpoint, or in the member's volume if one is given."""
     whole = os.path.abspath(checkpoint)
     if volume is None:
         return os.path.join(os.path.dirname(whole), "." + os.path.basename(whole) + SUFFIX)
@@ -42,7 +42,7 @@ def place(checkpoint, volume=None):
 
 
 def fingerprint(checkpoint):
-    """Of its size and its last bytes; of a folder (DCP) by its `.metadata`."""
+    """A hash of the size and the last bytes of a file; of a folder (DCP) that of its `.metadata`."""
     if os.path.isdir(checkpoint):
         checkpoint = os.path.join(checkpoint, ".metadata")
     with open(checkpoint, "rb") as file:
@@ -53,7 +53,7 @@ def fingerprint(checkpoint):
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 def write(file, of, positions):
-    """`of` is the fingerprint of the checkpoint that is about to be there. Raises OSError."""
+    """`of` is the fingerprint of the checkpoint that will be put in place. Raises OSError."""
     saves = [{"of": of, "positions": positions}]
     saves += [save for save in _before(file) if save["of"] != of][:1]
     body = json.dumps({"saves": saves}, sort_keys=True)
@@ -75,7 +75,7 @@ def write(file, of, positions):
 
 
 _written = {}
-"""What this process has written last, by its file."""
+"""Content that this process has written last, by its file."""
 
 
 def _before(file):
@@ -88,7 +88,7 @@ def _before(file):
 
 
 def keep_few(folder):
-    """In the volume, which is the user's memory, only the newest are kept."""
+    """Removes all but the newest files in the volume, which is memory of the user."""
     files = sorted(_files(folder), key=os.path.getmtime)
     for file in files[:-MOST_KEPT]:
         os.unlink(file)
@@ -100,7 +100,7 @@ def _sum(body):
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 def read(checkpoint, volume=None):
-    """(the positions saved with exactly this checkpoint, the file they are in); ([], "") where there is no file."""
+    """(positions saved with exactly this checkpoint, their file), or ([], "") if there is no file."""
     file = place(checkpoint, volume)
     if not _files_now(os.path.dirname(file)):
         return [], ""
@@ -109,7 +109,7 @@ def read(checkpoint, volume=None):
         found = _of(file, of)
         if found is not None:
             return found, file
-        wrong = Unusable("%s belongs to another save than %s is of" % (file, os.path.basename(checkpoint)))
+        wrong = Unusable("%s belongs to another save than %s" % (file, os.path.basename(checkpoint)))
     except FileNotFoundError:
         pass
     except Unusable as unusable:
@@ -123,7 +123,7 @@ def read(checkpoint, volume=None):
 
 
 def _renamed(folder, of):
-    """The checkpoint may have been saved under another name in its folder."""
+    """Finds the position of a checkpoint that was saved under another name in its folder."""
     for file in sorted(_files(folder), key=os.path.getmtime, reverse=True)[:MOST_SEARCHED]:
         try:
             found = _of(file, of)
@@ -135,7 +135,7 @@ def _renamed(folder, of):
 
 
 _listed = {}
-"""The folder that was looked at last, as it was: a script may load its data by torch.load, a file a sample."""
+"""State of the last searched folder, since a script may load its data by torch.load, one file per sample."""
 
 
 def _files_now(folder):
@@ -162,17 +162,17 @@ def _of(file, of):
 
 
 def _saves(file):
-    """What the file says, once all of it is as it must be."""
+    """The entries of the file, after all of it is checked."""
     document = _document(file)
     version = document.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise Unusable("%s has version %r, and these hooks read up to version %d" % (file, version, VERSION))
+        raise Unusable("%s has version %r; these hooks read up to version %d" % (file, version, VERSION))
     body = document.get("body")
     if document.get("checksum") != _sum(json.dumps(body, sort_keys=True)):
-        raise Unusable("%s is damaged: its checksum is not that of what it says" % file)
+        raise Unusable("%s is damaged: its checksum does not match its content" % file)
     saves = body.get("saves") if isinstance(body, dict) else None
     if not isinstance(saves, list) or not all(_is_save(save) for save in saves):
-        raise Unusable("%s says what no position is" % file)
+        raise Unusable("%s does not describe a position" % file)
     return saves
 
 
@@ -187,7 +187,7 @@ def _document(file):
     try:
         document = json.loads(data.decode()) if len(data) <= LARGEST else None
     except ValueError:
-        raise Unusable("%s is damaged: it is no whole JSON document" % file)
+        raise Unusable("%s is damaged: it is not a complete JSON document" % file)
     if not isinstance(document, dict) or document.get("outrider") != MARK:
         raise Unusable("%s is not a data position of outrider" % file)
     return document

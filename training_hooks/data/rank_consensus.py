@@ -1,9 +1,9 @@
-"""All ranks begin a pass at the same position, or none does. Else they would make different numbers of steps and wait
-for each other for ever. Often rank 0 alone loads the checkpoint and the others get its state by broadcast.
+"""Makes all ranks begin a pass at the same position, or none.
 
-They agree over the store of their process group, with a few requests each, whatever the world's size. Who has loaded a
-position offers it; the last to arrive closes the matter. A rank that waits in vain (one alone has looked at its data)
-closes it too, with nothing for all; whoever comes first decides.
+Otherwise they would make different numbers of steps and wait for each other for ever. Often rank 0 alone loads the
+checkpoint, and the others get its state by broadcast. The ranks agree over the store of their process group, with a few
+requests each at any world size. A rank that has loaded a position offers it; the last rank to arrive decides. A rank
+that has waited too long (it alone reads its data) decides too: no position for all. The first decision counts.
 """
 
 import datetime
@@ -15,7 +15,7 @@ ALL, LATE, DIFFERENT = b"all", b"late", b"different"
 
 
 def store_of(world):
-    """The store of a process group with exactly so many ranks; None where there is none."""
+    """The store of a process group with exactly so many ranks, or None if there is none."""
     group = sys.modules.get("torch.distributed.distributed_c10d")
     if group is None or not group.is_initialized() or group.get_world_size() != world:
         return None
@@ -23,7 +23,7 @@ def store_of(world):
 
 
 def agree(store, name, world, offer, patience=PATIENCE):
-    """(what all begin with, why it is not what was offered). `offer` is a JSON value or None."""
+    """(the position for all ranks, why it is not the offered one). `offer` is a JSON value or None."""
     place, closed, count = "outrider/%s/offer" % name, "outrider/%s/closed" % name, "outrider/%s/count" % name
     if offer is not None:
         text = json.dumps(offer, sort_keys=True).encode()
@@ -44,5 +44,5 @@ def agree(store, name, world, offer, patience=PATIENCE):
 
 
 def _first(store, key, value):
-    """Sets what is not set yet; what it is then."""
+    """Sets a key if it is not set yet; returns its value."""
     return store.compare_set(key, "", value.decode()) or value

@@ -1,28 +1,27 @@
-"""Who trains on what of an epoch, as arithmetic. It is the order of its samples, the part that is done, and each rank's
-share.
+"""Computes which rank trains on which samples of an epoch, from their order and the part that is done.
 
 An epoch is one list, the same on all ranks: torch's permutation for seed and epoch. A *global step* takes the next
-`whole` samples of it (the global batch), of which rank r has every world-th, beginning with the r-th. So what is done
-of an epoch is always a beginning of the list, one number, whatever worlds have trained on it: what one world leaves is
-cut anew for the next. Where the ranks' batches are equal this is torch's DistributedSampler to the index, its padding
-(the list's own beginning, fewer samples than the world has ranks) and its drop_last included. Where they are not, the
-first ranks have one sample more, and all make the same number of steps.
+`whole` samples of it (the global batch); rank r of `world` has every world-th of them from the r-th. So the done part
+of an epoch is always the beginning of the list, one number, whatever world sizes have trained on it, and the rest can
+be divided again. If the ranks' batches are equal, this is torch's DistributedSampler to the index, including its
+padding (the list's own beginning, fewer samples than ranks) and its drop_last. If they are not, the first ranks have
+one sample more, and all ranks make the same number of steps.
 """
 
 
 def share(whole, world, rank):
-    """A rank's part of a global batch of so many samples."""
+    """A rank's part of a global batch of `whole` samples."""
     return whole // world + (rank < whole % world)
 
 
 def consumed(length, start, whole, steps):
-    """How far the epoch is done after so many global steps behind `start`."""
+    """The number of samples done after `steps` global steps from `start`."""
     return min(length, start + steps * whole)
 
 
 def _cut(left, whole, world, drop_last, drop_batch):
-    """(samples of `left` that are trained on in whole global steps, those in a last smaller one; more than there are
-    is padding). `drop_last` is the sampler's, `drop_batch` the loader's."""
+    """(samples of `left` in whole global steps, samples in a last smaller one); a sum above `left` means padding.
+    `drop_last` is the sampler's, `drop_batch` the loader's."""
     if whole % world == 0:
         return (left // world * world if drop_last else -(-left // world) * world), 0
     last = left % whole
@@ -34,7 +33,7 @@ def _cut(left, whole, world, drop_last, drop_batch):
 
 
 def count(length, start, whole, world, rank, drop_last=False, drop_batch=False):
-    """How many samples a rank has of what is left behind `start`."""
+    """The number of a rank's samples after `start`."""
     body, end = _cut(length - start, whole, world, drop_last, drop_batch)
     if whole % world == 0:
         return body // world
@@ -42,7 +41,7 @@ def count(length, start, whole, world, rank, drop_last=False, drop_batch=False):
 
 
 def indices(order, start, whole, world, rank, drop_last=False, drop_batch=False):
-    """A rank's samples of what is left behind `start`, in its order."""
+    """A rank's samples after `start`, in its order."""
     left = order[start:]
     body, end = _cut(len(left), whole, world, drop_last, drop_batch)
     missing = body + end - len(left)
@@ -57,5 +56,5 @@ def indices(order, start, whole, world, rank, drop_last=False, drop_batch=False)
 
 
 def batches(samples, batch, drop_batch):
-    """How many batches a loader makes of a rank's samples."""
+    """The number of batches that a loader makes of a rank's samples."""
     return samples // batch if drop_batch else -(-samples // batch)

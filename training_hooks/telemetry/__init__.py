@@ -1,1 +1,1 @@
-"""What a rank tells of itself: steps, busy time, collectives, stacks, memory."""
+"""What a rank reports about itself: steps, busy time, collectives, stacks, memory."""

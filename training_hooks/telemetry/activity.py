@@ -1,7 +1,7 @@
-"""What a process and its descendants have used so far. Two looks tell whether a rank works that makes no step.
+"""The resources that a process and its descendants have used; two readings show whether a rank without steps works.
 
-An unprivileged process reads all of this of processes of its own user: /proc, and the kernel's socket diagnosis of its
-own network namespace (sock_diag(7); `tcp_info` in linux/tcp.h). What cannot be read counts as nothing used.
+An unprivileged process can read all of this for processes of its own user: /proc, and the kernel's socket diagnosis of
+its network namespace (sock_diag(7); `tcp_info` in linux/tcp.h). A value that cannot be read counts as unused.
 """
 
 import os
@@ -13,27 +13,28 @@ import zlib
 SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, DONE, ERROR = 20, 0x301, 3, 2
 ESTABLISHED, INFO = 1, 2
 BYTES_ACKED, BYTES_RECEIVED = 120, 128
-"""Offsets in `tcp_info`, two u64."""
+"""Offsets of two u64 in `tcp_info`."""
 DIAG_SECONDS = 0.3
 TICKS = os.sysconf("SC_CLK_TCK")
 OWN = "outrider"
-"""The name of the hooks' thread that answers."""
+"""Name of the hooks' thread that answers questions."""
 WAITING_THREADS = (OWN, "gloo", "pt_gloo", "pt_nccl", "pt_tcpstore", "nccl")
-"""And those of process groups: gloo's polls every 10 ms, 0.2 % of a processor for each group."""
+"""Names of the threads of process groups: gloo's poll every 10 ms, which takes 0.2 % of a core per group."""
 
 
 def used(pids, stores):
-    """{pid: {"cpu": seconds, "io": a number, "net": bytes, "tree": a number}} of each of `pids` with all that descends
-    from it. `io`: bytes read and written, page faults from the disk, and those of children that have ended. `tree` is
-    another one where other processes descend from it. `stores`: by pid the port of its TCPStore, whose connections do
-    not count: watchdogs poll it, whatever the rank does."""
+    """{pid: {"cpu": seconds, "io": a number, "net": bytes, "tree": a number}}, each of `pids` with its descendants.
+
+    `io` counts bytes read and written, page faults from the disk, and those of children that have ended. `tree` changes
+    if other processes descend from the pid. `stores`: by pid the port of its TCPStore, whose connections do not count,
+    because watchdogs poll it whatever the rank does."""
     children, found = {}, {}
     for pid, stat in _all_stats().items():
         children.setdefault(int(stat[1]), []).append((pid, stat))
         if pid in pids:
             found[pid] = [(pid, stat)]
     for tree in found.values():
-        for each, _ in tree:  # grows
+        for each, _ in tree:  # the list grows while it is read
             tree.extend(children.get(each, ()))
     moved = _bytes_by_inode() if found else {}
     return {pid: _of_tree(tree, moved, stores.get(pid)) for pid, tree in found.items()}
@@ -43,7 +44,7 @@ def _of_tree(tree, moved, store):
     ticks = io = 0
     for pid, stat in tree:
         ticks_of, io_of = _of_threads(pid)
-        ticks += ticks_of + int(stat[13]) + int(stat[14])  # with children that it reaped
+        ticks += ticks_of + int(stat[13]) + int(stat[14])  # with the children that it has reaped
         io += (
             io_of + int(stat[8]) + int(stat[9])
         )  # stat[8] grows with each child that is reaped, however short it lived
@@ -54,8 +55,8 @@ def _of_tree(tree, moved, store):
 
 
 def _of_threads(pid):
-    """Processor time, and bytes of read and write calls, of its threads that live, but for those of libraries that look
-    around while everybody waits."""
+    """CPU time, and bytes of read and write calls, of the living threads, except threads of libraries that poll while
+    all ranks wait."""
     ticks, io, folder = 0, 0, "/proc/%d/task" % pid
     try:
         threads = os.listdir(folder)
@@ -72,7 +73,7 @@ def _of_threads(pid):
 
 
 def _all_stats():
-    """{pid: the words of /proc/PID/stat behind the name}, state first."""
+    """{pid: the words of /proc/PID/stat after the name}, the state first."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -91,7 +92,7 @@ def _read(path):
 
 
 def _sockets(pid):
-    """Inodes of its sockets."""
+    """The inodes of a process's sockets."""
     folder = "/proc/%d/fd" % pid
     try:
         names = os.listdir(folder)
@@ -107,14 +108,14 @@ def _sockets(pid):
 
 
 def _bytes_by_inode():
-    """{inode: (bytes sent and received, (local port, other port))} of the established TCP connections."""
+    """{inode: (bytes sent and received, (local port, remote port))} of the established TCP connections."""
     found = {}
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diag:  # NETLINK_SOCK_DIAG
             diag.settimeout(DIAG_SECONDS)
             for family in (socket.AF_INET, socket.AF_INET6):
                 _dump(diag, family, found)
-    except OSError:  # there is none here: then nothing is known of sockets
+    except OSError:  # socket diagnosis is not available: sockets count as unused
         pass
     return found
 
@@ -134,7 +135,7 @@ def _dump(diag, family, found):
 
 
 def _note(message, found):
-    """An `inet_diag_msg` (72 bytes) and its attributes."""
+    """Records an `inet_diag_msg` (72 bytes) and its attributes."""
     if len(message) < 72:
         return
     ports, (inode,) = struct.unpack_from("!HH", message, 4), struct.unpack_from("=I", message, 68)

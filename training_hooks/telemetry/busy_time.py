@@ -1,21 +1,21 @@
-"""How long a rank is busy by itself in a step. It follows from the moments at which steps ended, what the main thread
-used of its core between them, and when the collectives in between were created.
+"""Measures how long a rank is busy by itself in a step, without the time in which it waits for other ranks.
 
-Ranks that meet in every step take equally long for it, so a step's duration names nobody, and neither do data and
-forward measured in the script: with BatchNorm's broadcast the wait for the slowest is in them. What a rank does alone
-lies in the *gap* before its first collective of the step (PyTorch's Flight Recorder has the moment), and in what keeps
-its main thread *busy*: running, waiting for a core, or for its DataLoader. While it waits for others it does neither.
-They overlap, and neither is enough: data from elsewhere than a DataLoader is in the gap alone, and with a BatchNorm or
-FSDP's first gather the gap ends where the work begins.
+It uses the ends of steps, the core time of the main thread between them, and the creation times of the collectives.
+Ranks that synchronize in every step take equally long for it, so the duration of a step does not identify the slow
+rank. Nor does the time of data loading and forward measured in the script: with BatchNorm's broadcast it contains the
+wait for the slowest rank. A rank's own work is in the *gap* before its first collective of the step (PyTorch's Flight
+Recorder has that time), and in the *busy* time of its main thread: running, waiting for a core, or waiting for its
+DataLoader. While a rank waits for others it does neither. The two overlap, and neither is enough: data that does not
+come from a DataLoader is only in the gap, and with BatchNorm or FSDP's first gather the gap ends where the work begins.
 
-A container that is kept off its cores by its CPU limit stands still once in a tenth of a second, and where steps are
-shorter most of them do not show it. Hence what its limit costs counts by its mean, all else by its median.
+A container that its CPU limit throttles stops once in a tenth of a second, and most shorter steps do not contain such a
+stop. Hence the cost of the limit is a mean, everything else a median.
 
-That waiting is no running holds for gloo. Beside a GPU the main thread may spin while it waits, so there the gap alone
-counts; where there is no recorder, what keeps the main thread busy.
+That a waiting thread does not run is true for gloo. With a GPU the main thread may spin while it waits, so there only
+the gap counts. Without a recorder only the busy time counts.
 
-Windows are chosen by step number alone, so that all ranks measure the same steps and need not agree: `stride` is a
-power of two, and who takes another one still has every second window in common.
+Windows are chosen by step number alone, so that all ranks measure the same steps without an agreement. `stride` is a
+power of two, so a rank with another stride still shares every second window.
 """
 
 import bisect
@@ -23,22 +23,23 @@ import zlib
 from collections import Counter, namedtuple
 
 EVERY = 15.0
-"""Seconds between windows at most, and more than half of it at least, where steps are short."""
+"""Most seconds between windows; with short steps at least more than half of it."""
 SHORTEST, LONGEST = 2, 1 << 24
 MOST = 8
 RECORDER_AND_CPU, RECORDER, CPU, NOTHING = 1, 2, 3, 4
 
 Mark = namedtuple("Mark", "at cpu delay waited spoiled ends")
-"""The end of a step, in nanoseconds: the moment; what the thread had run and had waited for a core by then; what it
-waited for its DataLoader since the mark before; whether a checkpoint or an evaluation lies since then; and when other
-optimizers' steps ended since then (a GAN loads its data behind any of them)."""
+"""The end of a step, in nanoseconds. `at`: the time. `cpu`, `delay`: how long the thread had run and had waited for a
+core by then. `waited`: its wait for its DataLoader since the mark before. `spoiled`: whether a checkpoint or an
+evaluation happened since then. `ends`: the ends of other optimizers' steps since then (a GAN loads its data after any
+of them)."""
 Own = namedtuple("Own", "source steps gap busy step shape cpu waited delayed throttled")
-"""One window; medians a step, in nanoseconds, but for the mean `throttled`. `shape`: which collectives a step has, by
-name and order, as a number: only ranks with equal ones are alike."""
+"""One window: medians per step in nanoseconds, but the mean for `throttled`. `shape` identifies the collectives of a
+step by name and order; only ranks with equal shapes are comparable."""
 
 
 def stride(step_seconds):
-    """Windows begin at its multiples."""
+    """The number of steps at whose multiples windows begin."""
     found = SHORTEST
     while found < LONGEST and 2 * found * step_seconds <= EVERY:
         found *= 2
@@ -46,7 +47,7 @@ def stride(step_seconds):
 
 
 def count(stride):
-    """Steps of a window. Where the stride is no more, windows follow each other without a break."""
+    """The number of steps in a window. If it equals the stride, windows follow each other without a break."""
     return min(MOST, stride)
 
 
@@ -61,9 +62,9 @@ def shape(names):
 
 
 def measure(marks, created, beside_gpu, throttled=0.0):
-    """The Own of these marks, None where too few of their steps count. `created`: (nanoseconds on the marks' clock,
-    name) of the recorder's entries, oldest first; empty where there is no recorder. `throttled`: the share of the time
-    in which the container's limit held this process up."""
+    """The Own of these marks, or None if too few of their steps count. `created`: (nanoseconds on the marks' clock,
+    name) of the recorder's entries, oldest first; empty without a recorder. `throttled`: the share of the time in which
+    the container's limit stopped this process."""
     rows, shapes = [], Counter()
     for before, after in zip(marks, marks[1:]):  # noqa: RUF007 (Python 3.8)
         if after.spoiled or (created and created[0][0] > before.at):
@@ -84,13 +85,13 @@ def measure(marks, created, beside_gpu, throttled=0.0):
 
 
 def _busy(rows, kept_off):
-    """What the limit keeps it off is a part of its wait for a core, in the steps that show it."""
+    """The busy times; throttled time is part of the wait for a core, in the steps that contain it."""
     usual = _median([min(row[0], sum(row[2:])) for row in rows])
     return max(usual, _median([min(row[0], row[2] + row[3]) for row in rows]) + kept_off)
 
 
 def _of_step(before, after, created):
-    """(duration, gap, run, waited for the loader, waited for a core)."""
+    """(duration, gap, running, waiting for the loader, waiting for a core) of one step."""
     ends = [before.at] + list(after.ends) + [after.at]
     gap = 0
     for end, following in zip(ends, ends[1:]):  # noqa: RUF007 (Python 3.8)

@@ -1,10 +1,11 @@
-"""What takes the CPU away from this process from outside: its cgroup's limit, and the machine's hypervisor.
+"""Measures the CPU time that this process loses to its cgroup's limit and to the machine's hypervisor.
 
-Read inside the container, because the sidecar is in another cgroup. A container sees its own group as the root,
-whatever its path is called outside.
+It is read inside the container, because the sidecar is in another cgroup. A container sees its own group as the root,
+whatever its path is outside.
 
-The group's counter also grows where the limit holds up nobody who is waited for, a DataLoader's workers say. So it
-counts as far as threads of this process waited for a core meanwhile: the main thread, or one that moves gradients.
+The group's counter also grows if the limit stops only threads on which no step depends, such as DataLoader workers. So
+it counts only as far as threads of this process waited for a core meanwhile: the main thread, or a thread that moves
+gradients.
 """
 
 import os
@@ -14,7 +15,7 @@ from ..process import cgroup
 
 
 def throttled_ns(text):
-    """From a cpu.stat: how long the group was kept off its cores, in nanoseconds; None where it does not say."""
+    """Nanoseconds for which the group was throttled, from a cpu.stat; None if it has no such value."""
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name in ("throttled_time", "throttled_usec") and value.strip().isdigit():
@@ -23,7 +24,7 @@ def throttled_ns(text):
 
 
 def stolen_share(text):
-    """From /proc/stat: (ticks that the hypervisor gave to others, all ticks)."""
+    """(ticks that the hypervisor gave to other machines, all ticks), from /proc/stat."""
     fields = text.partition("\n")[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
         return 0, 0
@@ -32,7 +33,7 @@ def stolen_share(text):
 
 
 def waited_ns():
-    """How long the threads of this process have waited for a core, together."""
+    """Nanoseconds for which all threads of this process have waited for a core, together."""
     waited = 0
     for thread in os.listdir("/proc/self/task"):
         fields = cgroup.read("/proc/self/task/%s/schedstat" % thread).split()
@@ -41,7 +42,7 @@ def waited_ns():
 
 
 class Pressure:
-    """Two looks at the counters; `since` says what went on between them."""
+    """Compares two readings of the counters."""
 
     def __init__(self):
         found = cgroup.files("cpu", "cpu.stat", "cpu.stat")
@@ -54,7 +55,7 @@ class Pressure:
 
     @staticmethod
     def since(before, now, elapsed_ns):
-        """(share of the time throttled, share of the time stolen), each 0 to 1."""
+        """(share of the time throttled, share of the time stolen), each from 0 to 1."""
         held_up = min(now[0] - before[0], now[1] - before[1])
         throttled = held_up / elapsed_ns if elapsed_ns > 0 else 0.0
         ticks = now[2][1] - before[2][1]
@@ -63,26 +64,26 @@ class Pressure:
 
 
 class Container:
-    """Two looks at what of this process's time its own container took: its limit, and what else runs in it."""
+    """Compares two readings of the time that this process lost to its own container: the limit, and other processes."""
 
     def __init__(self):
         self.path = Pressure().path
 
     def look(self):
-        """Nanoseconds: throttled, used by all of the group, used by this process, waited for a core by its threads."""
+        """Nanoseconds: throttled, used by the whole group, used by this process, waited for a core by its threads."""
         own = time.process_time_ns()
         return throttled_ns(cgroup.read(self.path)) or 0, used_ns(self.path), own, waited_ns()
 
     @staticmethod
     def took_ns(before, now):
-        """No more than this process has waited, and no more than the others of its group have used: what waits for the
-        neighbours of the container is not counted."""
+        """Nanoseconds lost: at most what this process has waited, and at most what the rest of its group has used. A
+        wait for processes outside of the container does not count."""
         throttled, used, own, waited = (after - earlier for earlier, after in zip(before, now))
         return max(0, min(waited, throttled + max(0, used - own)))
 
 
 def used_ns(path):
-    """The CPU time of all processes of the group with this cpu.stat; 0 where nothing says it."""
+    """Nanoseconds of CPU time of all processes of the group with this cpu.stat; 0 if unknown."""
     for line in cgroup.read(path).splitlines():
         if line.startswith("usage_usec "):
             return 1000 * int(line.split()[1])

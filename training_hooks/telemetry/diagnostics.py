@@ -1,8 +1,8 @@
-"""One question to all worker processes of a member, `stacks` or `collectives`, and their answers as one body.
+"""Asks all worker processes of a member for `stacks` or `collectives`, and combines their answers into one body.
 
-Asked through the hooks' thread inside each of them, or else, for stacks, through a signal handler, never by ptrace.
-Its owner's loop calls `hear` with each datagram and `poll` until the body is complete. A rank that cannot answer in
-time says so in its row: one that is stopped, or a process that is no Python with our hooks in it.
+The hooks' thread inside each process answers. If it cannot, stacks come through a signal handler, never by ptrace. The
+owner's loop calls `hear` with each datagram and `poll` until the body is complete. A rank that cannot answer in time
+gets a row with the reason: it is stopped, or it is not a Python with the hooks loaded.
 """
 
 import time
@@ -11,15 +11,15 @@ from ..abi import progress_page, rank_files
 from . import activity, stacks
 
 PATIENCE, DUMP_PATIENCE = 3.0, 2.0
-"""Seconds for an answer, the last of them for a stack that the rank's thread has not said."""
+"""Seconds for an answer; the last of them are for a stack that the rank's thread has not sent."""
 LARGEST_BODY = 700_000
-"""Bytes of all stacks together: as JSON they have to fit into one line of agent.sock."""
+"""Most bytes of all stacks together: as JSON they must fit into one line of agent.sock."""
 PROCESS_STATES = {"T": "stopped", "t": "traced", "D": "uninterruptible"}
-MUTE = "it is no Python with the hooks in it, or has made no process group and no step yet"
+MUTE = "it is not a Python with the hooks loaded, or has made no process group and no step yet"
 
 
 class Collection:
-    """`ranks` have `pid`, `local_rank` and `rank`; `mute` those whose process nothing is known to answer in."""
+    """`ranks` have `pid`, `local_rank` and `rank`; `mute` are those without a known process that answers."""
 
     def __init__(self, volume, channel, order, ranks, mute=()):
         self.volume, self.order, self.what = volume, order.get("order"), order.get("what")
@@ -29,8 +29,8 @@ class Collection:
         self.found, self.dumps = {}, {}
         self.most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
         for local_rank, rank in self.ranks.items():
-            is_asked = channel.send(str(local_rank), {"ask": self.what, "order": self.order})
-            if is_asked and _process(rank.pid) not in ("stopped", "traced"):  # nobody waits for one that cannot answer
+            is_sent = channel.send(str(local_rank), {"ask": self.what, "order": self.order})
+            if is_sent and _process(rank.pid) not in ("stopped", "traced"):  # a stopped process cannot answer
                 continue
             if self.what == "stacks":
                 self._dump(rank)
@@ -38,7 +38,8 @@ class Collection:
                 self.found[local_rank] = {}
 
     def _dump(self, rank):
-        """Its thread cannot say it. One that is stopped would take the signal when it runs again, unasked."""
+        """Dumps the stack of a rank whose thread cannot send it. A stopped rank would take the signal when it
+        continues."""
         if _process(rank.pid):
             self.found[rank.local_rank] = {"stack": ""}
             return
@@ -50,7 +51,7 @@ class Collection:
             self.found[message["local_rank"]] = message.get("body") or {}
 
     def poll(self):
-        """The body, once it is complete; None before."""
+        """The body once it is complete, or None before."""
         if self.what == "stacks" and time.monotonic() >= self.until - DUMP_PATIENCE:
             for local_rank, rank in self.ranks.items():
                 if local_rank not in self.found and local_rank not in self.dumps:
@@ -71,7 +72,7 @@ class Collection:
         stores = {self.ranks[local_rank].pid: body.pop("store", None) for local_rank, body in self.found.items()}
         try:
             return activity.used(pids, stores)
-        except Exception:  # of a /proc that reads otherwise: then nothing is known
+        except Exception:  # /proc has another format: the use is then unknown
             return {}
 
     def _row(self, rank):
@@ -90,8 +91,8 @@ def _known(rank):
 
 
 def _process(pid):
-    """What keeps a process from answering whatever is asked: `stopped`, `traced` (stopped by a debugger), or
-    `uninterruptible` in a system call."""
+    """Why a process cannot answer: `stopped`, `traced` (stopped by a debugger), or `uninterruptible` in a system
+    call."""
     try:
         with open("/proc/%d/stat" % pid) as file:
             found = PROCESS_STATES.get(file.read().rpartition(")")[2].split()[0], "")

@@ -1,8 +1,8 @@
-"""What this process did last in its process groups, from PyTorch's Flight Recorder, which is on by default.
+"""The last collectives of this process, from PyTorch's Flight Recorder, which is on by default.
 
-Asked on demand, and for a window of steps now and then (`telemetry.step_window`): a full record is 20 ms and a
-megabyte. A thread does it, because the main thread is where the hang is; it starts with the first process group, by
-when the process has threads anyway.
+They are read on request, and now and then for a window of steps (`telemetry.step_window`): a full record takes 20 ms
+and has a megabyte. A thread does it, because the main thread is the one that hangs. The thread starts with the first
+process group; by then the process has threads anyway.
 """
 
 import os
@@ -17,16 +17,16 @@ from . import activity, stacks
 
 OF_ALL = "default_pg"
 RECORDER, OF_NCCL = "_dump_fr_trace", "_dump_nccl_trace"
-"""gloo's, and NCCL's own: torch for CUDA has two."""
+"""Names of gloo's recorder and of NCCL's own: torch for CUDA has two."""
 LOOK = 0.05
-"""Seconds between two looks of the listening thread while the rank is asked to save its state."""
+"""Seconds between two checks of the listening thread while a save request waits."""
 MOST_GROUPS, MOST_SIZES = 32, 16
-"""Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
+"""Most process groups in an answer, and most tensors of one collective: an answer is one datagram."""
 
 
 def record(stacks=True, recorders=(RECORDER, OF_NCCL)):
-    """The recorders' entries as dicts, oldest first, and the ranks of the process groups by name, where they know them;
-    nothing where this torch has no recorder. Without stacks it takes 13 ms, not 20."""
+    """The recorders' entries as dicts, oldest first, and the ranks of the process groups by name, if known; both are
+    empty if this torch has no recorder. Without stacks it takes 13 ms instead of 20."""
     native, entries, ranks = sys.modules.get("torch._C._distributed_c10d"), [], {}
     for name in recorders:
         dump = getattr(native, name, None)
@@ -42,13 +42,13 @@ def record(stacks=True, recorders=(RECORDER, OF_NCCL)):
 
 
 def _group(entry):
-    """Of a process group with several backends each numbers its collectives by itself."""
+    """Key of an entry's group and backend: in a group with several backends each numbers its own collectives."""
     return (entry.get("process_group") or ("",))[0], entry.get("profiling_name", "").partition(":")[0]
 
 
 def _in_order(entries):
-    """NCCL's collectives of one group end in the order of their calls. Those that a coalesced one consists of are never
-    said to be over by themselves."""
+    """Marks NCCL's finished entries. Its collectives of one group end in call order, but the parts of a coalesced one
+    are never marked as finished themselves."""
     ended = set()
     for entry in reversed(entries):
         if not entry.get("is_p2p"):
@@ -60,7 +60,7 @@ def _in_order(entries):
 
 
 def _ranks_by_group(groups):
-    """{name: ranks}; the recorder writes them as text, `[0, 2]`."""
+    """{name: ranks}; the recorder writes ranks as text, `[0, 2]`."""
     found = {}
     for name, about in groups.items() if isinstance(groups, dict) else ():
         ranks = [int(each) for each in str(about.get("ranks", "")).strip("[] ").split(",") if each.strip().isdigit()]
@@ -70,7 +70,7 @@ def _ranks_by_group(groups):
 
 
 def _place(frames):
-    """`file:line function` of the deepest frame outside torch."""
+    """`file:line function` of the deepest frame outside of torch."""
     for frame in frames or ():
         if "/torch/" not in frame.get("filename", ""):
             return "%s:%s %s" % (frame.get("filename"), frame.get("line"), frame.get("name"))
@@ -78,7 +78,7 @@ def _place(frames):
 
 
 def summary(entry, now_ns):
-    """One entry, as users read it. `age`: seconds since it was called."""
+    """One entry in the form that users read. `age`: seconds since the call."""
     group = entry.get("process_group") or ("", "")
     return {
         "seq": entry.get("collective_seq_id"),
@@ -93,24 +93,24 @@ def summary(entry, now_ns):
 
 
 def last(entries):
-    """The one that says most: the oldest that is not over, else the newest."""
+    """The most informative entry: the oldest unfinished one, else the newest."""
     unfinished = [entry for entry in entries if not entry.get("retired")]
     return (unfinished or entries[-1:] or [None])[0]
 
 
 def by_group(entries, ranks, now_ns):
-    """The one that says most of each process group, those that somebody waits in first. Sends and receives are left
-    out: they are not numbered alike on all ranks. Who is in the default group goes without saying: thousands would each
-    say it."""
+    """The most informative entry of each process group, unfinished ones first. Sends and receives are left out: their
+    numbers differ between ranks. The members of the default group are left out too: thousands of ranks would each
+    repeat them."""
     groups = {}
     for entry in entries:
         if not entry.get("is_p2p"):
             groups.setdefault(_group(entry), []).append(entry)
     chosen = [(group, last(own)) for group, own in groups.items()]
     chosen.sort(key=lambda each: bool(each[1].get("retired")))
-    told = [(group, summary(entry, now_ns)) for group, entry in chosen[:MOST_GROUPS]]
+    summaries = [(group, summary(entry, now_ns)) for group, entry in chosen[:MOST_GROUPS]]
     found = []
-    for (name, backend), about in told:
+    for (name, backend), about in summaries:
         members = {"ranks": ranks[name]} if name in ranks and about["group"] != OF_ALL else {}
         found.append(dict(about, id=(name + " " + backend).strip(), **members))
     return found
@@ -134,13 +134,13 @@ def answer(worker):
 
 
 def _has_left():
-    """There is no process group; one that has called collectives has destroyed it."""
+    """Whether no process group exists; a process that has called collectives has then destroyed it."""
     is_initialized = getattr(sys.modules.get("torch.distributed"), "is_initialized", None)
     return is_initialized is not None and not is_initialized()
 
 
 def _frames():
-    """Another number where the main thread is elsewhere."""
+    """A number that changes when the main thread is at another place."""
     frame, places = sys._current_frames().get(threading.main_thread().ident), []
     while frame is not None and len(places) < stacks.MOST_FRAMES:
         places.append("%s:%s" % (frame.f_code.co_filename, frame.f_lineno))
@@ -154,7 +154,7 @@ def _number(name):
 
 
 def _name_thread():
-    """For the kernel, so that what this thread takes is no work of the rank (`activity`)."""
+    """Names this thread for the kernel, so that its CPU time does not count as work of the rank (`activity`)."""
     try:
         with open("/proc/self/task/%d/comm" % threading.get_native_id(), "w") as file:
             file.write(activity.OWN)
@@ -167,43 +167,43 @@ def _serve(worker, channel):
     sampler, waiting = worker.sampler, select.poll()
     waiting.register(channel, select.POLLIN)
     while True:
-        is_asked = worker.mover is not None and worker.mover.waits
-        happened = waiting.poll(1000 * (LOOK if is_asked else sampler.pause()))
-        if any(event != select.POLLIN for _, event in happened):  # closed
+        is_requested = worker.mover is not None and worker.mover.waits
+        happened = waiting.poll(1000 * (LOOK if is_requested else sampler.pause()))
+        if any(event != select.POLLIN for _, event in happened):  # the channel is closed
             return
         message = channel.hear() if happened else None
         if message and message.get("ask") in ANSWERS:
-            _tell(worker, channel, message.get("order"), ANSWERS[message["ask"]])
+            _answer(worker, channel, message.get("order"), ANSWERS[message["ask"]])
         if worker.mover is not None:
             worker.mover.hear(message or {})
         try:
             sampler.look(_without_stacks)
-        except Exception:  # this window is lost
+        except Exception:  # only this window is lost
             pass
 
 
 def _without_stacks():
-    """Not NCCL's: who waits for others there does so in no collective, but where the script next looks at a result
-    (`loss.item()`), so that the time to the first collective would blame those that wait."""
+    """Entries without NCCL's. With NCCL a rank waits for others not in a collective but at the next use of a result
+    (`loss.item()`), so the time to the first collective would blame the ranks that wait."""
     try:
         return record(stacks=False, recorders=(RECORDER,))[0]
-    except Exception:  # a recorder of another version is none
+    except Exception:  # a recorder of an unknown version counts as absent
         return []
 
 
-ANSWERS = {"collectives": answer, "stacks": lambda worker: {"stack": stacks.said()}}
+ANSWERS = {"collectives": answer, "stacks": lambda worker: {"stack": stacks.text()}}
 
 
-def _tell(worker, channel, order, say):
+def _answer(worker, channel, order, body_of):
     try:
-        body = say(worker)
-    except Exception as error:  # a recorder of another version: say so, never end the thread
+        body = body_of(worker)
+    except Exception as error:  # a recorder of an unknown version: report it, never end the thread
         body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
     channel.send("up", {"answer": order, "local_rank": worker.local_rank, "body": body})
 
 
 def listen(worker):
-    """Starts the thread, once a process."""
+    """Starts the thread once in a process."""
     channel = worker.channel
     if channel is None or worker.listening:
         return

@@ -1,11 +1,11 @@
 """Python stacks of a worker process without ptrace.
 
-The hooks' own thread says them, with the GIL held: it can while the main thread sits in a collective (measured: gloo
-all_reduce, monitored_barrier, the store's wait). Where it cannot, because the main thread holds the GIL or there is no
-such thread yet, faulthandler writes to a file when a signal comes: the stack of the thread that the signal comes to,
-which is the main one. It reads frames without the GIL, so a thread that runs Python meanwhile can end the process:
-20,000 dumps of all threads with one that runs ended in SIGSEGV each time, of a running main thread alone in one run of
-two, of one that waits never. Hence it is the second choice.
+The hooks' own thread writes them, with the GIL held. It can do so while the main thread is in a collective (measured:
+gloo all_reduce, monitored_barrier, the store's wait). If it cannot, because the main thread holds the GIL or the thread
+does not exist yet, faulthandler writes to a file when a signal comes: the stack of the main thread, which gets the
+signal. faulthandler reads frames without the GIL, so a thread that runs Python meanwhile can crash the process: 20,000
+dumps of all threads beside a running one ended in SIGSEGV each time; dumps of a running main thread alone did in one of
+two attempts, of a waiting one never. Hence it is the second choice.
 """
 
 import faulthandler
@@ -16,26 +16,26 @@ import threading
 import time
 
 NUMBER = signal.SIGRTMAX - 3
-MOST_FRAMES, MOST_SAID = 100, 60_000
-"""Frames of a thread, and characters of all: it is a datagram."""
+MOST_FRAMES, MOST_CHARACTERS = 100, 60_000
+"""Most frames of a thread, and most characters of all: they are one datagram."""
 QUIET = 0.03
-"""A dump is complete when the file has not grown for this long."""
+"""Seconds without growth of the file after which a dump is complete."""
 
 
 def install(path):
-    """Keeps the file open for the life of the process, in the signal handler's hands."""
+    """Keeps the file open for the life of the process, for the signal handler."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     file = open(path, "w")
     faulthandler.register(NUMBER, file=file, all_threads=False, chain=False)
     return file
 
 
-def said():
-    """As faulthandler writes them, the main thread last; said by another thread of the same process."""
+def text():
+    """All stacks in faulthandler's format, the main thread last; called by another thread of the same process."""
     frames, main = sys._current_frames(), threading.main_thread().ident
     others = [ident for ident in frames if ident not in (main, threading.get_ident())]
-    text = "\n\n".join(_thread(ident, frames[ident]) for ident in others + [main] if ident in frames)
-    return text[-MOST_SAID:]
+    found = "\n\n".join(_thread(ident, frames[ident]) for ident in others + [main] if ident in frames)
+    return found[-MOST_CHARACTERS:]
 
 
 def _thread(ident, frame):
@@ -48,7 +48,7 @@ def _thread(ident, frame):
 
 
 def answers(pid):
-    """Without a handler that signal kills, so look first."""
+    """Whether the process has a handler for the signal, which would kill it otherwise."""
     try:
         with open("/proc/%d/status" % pid) as file:
             caught = [line for line in file if line.startswith("SigCgt:")]
@@ -58,14 +58,14 @@ def answers(pid):
 
 
 class Dump:
-    """One stack asked of one process; `poll` returns the text once it is complete, "" when none can come, else None."""
+    """One stack of one process; `poll` returns the text once it is complete, "" if there is none to come, else None."""
 
     def __init__(self, pid, path, patience=2.0, most=262144):
         self.path, self.until, self.most = path, time.monotonic() + patience, most
         self.size = self.start = self._size()
         self.since = 0.0
-        self.asked = answers(pid)
-        if self.asked:
+        self.requested = answers(pid)
+        if self.requested:
             os.kill(pid, NUMBER)
 
     def _size(self):
@@ -75,7 +75,7 @@ class Dump:
             return 0
 
     def poll(self):
-        if not self.asked:
+        if not self.requested:
             return ""
         now, size = time.monotonic(), self._size()
         if size != self.size:
@@ -87,7 +87,7 @@ class Dump:
         try:
             with open(self.path, "rb") as file:
                 end = file.seek(0, os.SEEK_END)
-                file.seek(max(self.start, end - self.most))  # the main thread is the last
+                file.seek(max(self.start, end - self.most))  # the main thread comes last
                 return file.read(self.most).decode(errors="replace")
         except OSError:
             return ""

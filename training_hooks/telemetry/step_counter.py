@@ -1,20 +1,20 @@
-"""Counts optimizer steps on the progress page, from torch's own global post hook, in well under half a microsecond.
+"""Counts optimizer steps on the progress page, from torch's global post hook, in well under half a microsecond.
 
-A step is a call of the optimizer that was called first in the process: with two of them (a GAN) or one a parameter
-(optimizer in backward) an iteration would count several times. When the first is gone, or others have long been called
-without it (a second stage of training), the one called next takes its place, so that a living training never looks
-hung. A script that makes no optimizer of torch's (its own, functional training, pure evaluation) counts the batches
-that its DataLoaders deliver.
+A step is a call of the optimizer that was called first in the process: with two optimizers (a GAN) or one per parameter
+(optimizer in backward) an iteration would otherwise count several times. If the first one is gone, or others have long
+been called without it (a second stage of training), the one called next takes its place, so that a living training
+never looks hung. For a script without torch optimizers (its own, functional training, pure evaluation) the batches that
+its DataLoaders deliver are counted.
 
-Three stores into the mapped page, the clock and one comparison are all that a step pays. What it costs beside a real
-step is twice what it costs in a loop of its own, because torch has taken the processor's caches: so it is little code
-that counts. Hence no sequence number (0.1 to 0.2 µs); one `pack_into` takes longer than the stores. Everything rare
-hides behind the comparison: another optimizer, the followed one gone, a phase that is not `step`, a window being
-measured (`telemetry.step_window`).
+A step costs three stores into the mapped page, the clock and one comparison. Beside a real step that takes twice as
+long as in a loop of its own, because torch has used the processor's caches, so the amount of code counts. Hence there
+is no sequence number (0.1 to 0.2 µs); one `pack_into` takes longer than the stores. All rare cases are behind the
+comparison: another optimizer, the followed one gone, a phase that is not `step`, a window being measured
+(`telemetry.step_window`).
 
-An optimizer is known by the dict that torch makes it for hooks of its own: to look at that attribute takes 0.1 µs less
-than to ask a weak reference, or `id`. torch has just looked at it, no copy of the optimizer has the same one, and to
-hold it keeps no parameter alive.
+An optimizer is identified by the dict that torch creates for its hooks: reading that attribute takes 0.1 µs less than a
+weak reference or `id`. torch has just read it, no copy of the optimizer has the same one, and a reference to it keeps
+no parameter alive.
 """
 
 import functools
@@ -27,27 +27,27 @@ OTHERS_BEFORE_CHANGE = 1024
 SECONDS_BEFORE_CHANGE = 30
 
 
-def nobody():
-    """What is followed before there was a step."""
+def unset():
+    """Stands for the followed optimizer before the first step."""
 
 
 UNKNOWN = object()
-"""What is expected as long as the next step is to be looked at more closely."""
+"""Expected value while the next step needs a closer look."""
 
 
 def hook(worker):
-    """The function for register_optimizer_step_post_hook: (optimizer, args, kwargs) -> None. `worker.phase_changed` is
-    from now on to be called when the page's phase is no longer `step`."""
+    """The function for register_optimizer_step_post_hook: (optimizer, args, kwargs) -> None. From now on
+    `worker.phase_changed` must be called when the page's phase is no longer `step`."""
     words, now, sampler = worker.page.words, time.monotonic_ns, worker.sampler
     made = last = others = 0
-    watch, expected = nobody, UNKNOWN
+    watch, expected = unset, UNKNOWN
 
     def count(optimizer, args, kwargs):
         nonlocal made, last
         try:
             if optimizer._optimizer_step_post_hooks is not expected and not counts(optimizer):
                 return
-        except AttributeError:  # a torch that names it otherwise
+        except AttributeError:  # this torch has another name for it
             if not counts(optimizer):
                 return
         words[5] = made = made + 1
@@ -55,7 +55,7 @@ def hook(worker):
         words[7] = last = now()
 
     def counts(optimizer):
-        """Does this step count? The page says `step` afterwards, and the next one is not looked at."""
+        """Whether this step counts. The page then has the phase `step`, and the next step needs no closer look."""
         nonlocal made, others, watch, expected
         if watch() is not optimizer:
             others += 1
@@ -77,15 +77,15 @@ def hook(worker):
 
     def restart_counting():
         nonlocal expected, watch, last
-        expected, watch, last = UNKNOWN, nobody, words[pages.LAST]
+        expected, watch, last = UNKNOWN, unset, words[pages.LAST]
 
     worker.phase_changed, worker.restart_counting = phase_changed, restart_counting
     return count
 
 
 def leave_out(current, module):
-    """`module` is torch.distributed.checkpoint.state_dict. To have a place for what it loads it steps a new optimizer
-    whose gradients and learning rates it has set to zero: that is no step of the training."""
+    """`module` is torch.distributed.checkpoint.state_dict. To create the state of a new optimizer it steps it with
+    gradients and learning rates of zero; that is not a step of the training."""
     fill = module._init_optim_state
 
     @functools.wraps(fill)
@@ -108,13 +108,13 @@ def attach(worker, module):
     module.register_optimizer_step_post_hook(hook(worker))
 
 
-# -- where there is no optimizer of torch's ---------------------------------------------------------------------------
+# -- without an optimizer of torch ------------------------------------------------------------------------------------
 _optimizer_made = False
 
 
 def notice_optimizers(module):
-    """`module` is torch.optim.optimizer. A script that has made an optimizer will step it, so its batches do not count,
-    however many come before (an evaluation, accumulated gradients)."""
+    """`module` is torch.optim.optimizer. A script that has created an optimizer will step it, so its batches do not
+    count as steps, however many come before (an evaluation, accumulated gradients)."""
     kind = module.Optimizer
     make = kind.__init__
 
@@ -132,8 +132,8 @@ def optimizer_was_made():
 
 
 def counter(page):
-    """`made(one, asked)` of `data.position.Book`. Without an optimizer a batch counts as a step when it is delivered,
-    and is consumed when the next one is asked for; before the first step of one that was made nothing is."""
+    """`made(one, asked)` for `data.position.Book`. Without an optimizer a batch counts as a step at its delivery, and
+    is consumed when the next one is requested. If an optimizer exists, no batch is consumed before its first step."""
     words = page.words
 
     def made(one, asked):
@@ -147,8 +147,8 @@ def counter(page):
 
 
 def count_batches(worker, is_current, module):
-    """`module` is torch.utils.data.dataloader. Batches are counted as they are delivered: a sampler is drawn ahead of
-    its workers (measured: 130 for 50 with four of them)."""
+    """`module` is torch.utils.data.dataloader. Batches are counted at their delivery, since a sampler is drawn ahead of
+    its workers (measured: 130 samples for 50 delivered, with four workers)."""
     iterator = getattr(module, "_BaseDataLoaderIter", None)
     if iterator is None:
         return
@@ -166,7 +166,7 @@ def count_batches(worker, is_current, module):
             last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1
             page.set((pages.STEPS, made), (pages.BEFORE, last), (pages.LAST, time.monotonic_ns()))
             worker.stepped(made)
-        if is_current():  # a process of the script's own may have a loader, too
+        if is_current():  # a child process of the script may have a loader too
             page.words[pages.SAMPLES] += samples_of(self)
         return batch
 
@@ -174,7 +174,7 @@ def count_batches(worker, is_current, module):
 
 
 def samples_of(iterator):
-    """How many samples a batch has, where its sampler says so; the last one of an epoch may have fewer. 0: unknown."""
+    """The number of samples in a batch, from the sampler; the last batch of an epoch may have fewer. 0 if unknown."""
     if not getattr(iterator, "_auto_collation", True):
         return 1
     size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", 0)

@@ -1,13 +1,12 @@
-"""Takes a window of steps now and then (`telemetry.busy_time`). It is at the same step numbers on all ranks, and is
-written on the page.
+"""Measures a window of steps now and then (`telemetry.busy_time`), at the same step numbers on all ranks.
 
-Two threads share one Sampler. The hooks' own thread looks when a window is due, arms the sampler shortly before, and
-reads the Flight Recorder afterwards: 13 to 16 ms with the GIL held where its 2,000 entries are full, once in 7 to 15 s.
-The ranks do so behind the same step, so a job pays for one of them, not for all. The training's thread sets a mark at
-the end of each armed step, 2 µs; a step that is not armed costs nothing, because the hook's one comparison lets only
-the others through (`telemetry.step_counter`).
+The result is written to the page. Two threads share one Sampler. The hooks' thread checks whether a window is due, arms
+the sampler shortly before, and reads the Flight Recorder afterwards: 13 to 16 ms with the GIL held if its 2,000 entries
+are full, once in 7 to 15 s. All ranks do so after the same step, so a job pays for one of them, not for all. The
+training thread sets a mark at the end of each armed step (2 µs). A step that is not armed costs nothing, because the
+hook's one comparison passes only the others on (`telemetry.step_counter`).
 
-What fails here disarms the sampler and nothing else.
+A failure here only disarms the sampler.
 """
 
 import os
@@ -20,17 +19,17 @@ from . import busy_time, cpu_contention
 
 SCHEDSTAT = "/proc/thread-self/schedstat"
 ARM_BEFORE, ARM_STEPS_BEFORE = 0.4, 2
-"""Seconds, and steps beside them, before a window's first step at which the sampler is armed."""
+"""Seconds, plus a number of steps, before a window's first step at which the sampler is armed."""
 LOOK_EARLY = 0.9
-"""Of the time to that moment: steps are not all equally long."""
+"""Share of the time to that moment after which the thread looks, because steps are not equally long."""
 REST, ARMED_PAUSE = 2.0, 1.0
 MOST_ENDS = 256
 CLOCK_JUMP = 2 * 10**6
-"""Nanoseconds by which the wall clock may have moved against the monotonic one within a window."""
+"""Nanoseconds by which the wall clock may move against the monotonic one within a window."""
 
 
 class Sampler:
-    """`armed`: the step hook is to call `mark` with each step."""
+    """`armed`: whether the step hook must call `mark` with each step."""
 
     def __init__(self, worker):
         self.worker = worker
@@ -44,12 +43,12 @@ class Sampler:
         self._stat, self._thread, self._offset = -1, 0, 0
         self._pressure, self._looked = None, None
 
-    # -- in the training's thread -------------------------------------------------------------------------------------
+    # -- in the training thread ---------------------------------------------------------------------------------------
     def mark(self, step):
-        """A step of this process has ended; `step` of them since it began."""
+        """Called after a step; `step`: the number of steps since this process began."""
         try:
             self._mark(step)
-        except Exception:  # no /proc, an interpreter that ends: this window is lost
+        except Exception:  # /proc is missing, or the interpreter ends: only this window is lost
             self._disarm()
 
     def _mark(self, step):
@@ -71,7 +70,7 @@ class Sampler:
             self._complete()
 
     def _complete(self):
-        """Where windows follow each other, the last mark is the next one's first."""
+        """Ends a window. If windows follow each other, its last mark is the first of the next one."""
         self.whole = (self.first, self.marks)
         if busy_time.stride(self.step_seconds) == self.count:
             self.first, self.marks = self.first + self.count, self.marks[-1:]
@@ -88,20 +87,19 @@ class Sampler:
     def usage(self):
         """(nanoseconds that this thread has run, nanoseconds that it has waited for a core)."""
         delay = int(os.pread(self._stat, 64, 0).split()[1]) if self._stat >= 0 else 0
-        return time.thread_time_ns(), delay  # the file's own first number grows with the scheduler's ticks only
+        return time.thread_time_ns(), delay  # the file's own first number grows only with the scheduler's ticks
 
     def also(self):
-        """Another optimizer's step has ended, which counts for none."""
+        """Called after a step of another optimizer, which does not count as a step."""
         if len(self._ends) < MOST_ENDS:
             self._ends.append(time.monotonic_ns())
 
     def spoil(self):
-        """A checkpoint or an evaluation: this step says nothing."""
+        """Called by a checkpoint or an evaluation: the current step is not measured."""
         self._spoiled = True
 
     def wait(self, deliver):
-        """Calls `deliver`, a DataLoader's next, and counts what of it is waiting. One that another thread calls holds
-        up no step."""
+        """Calls `deliver`, a DataLoader's next, and counts the wait in it. A call by another thread delays no step."""
         if self._thread != threading.get_ident():
             return deliver()
         began, run, delay = time.monotonic_ns(), *self.usage()
@@ -112,31 +110,31 @@ class Sampler:
                 run_then, delay_then = self.usage()
                 took = time.monotonic_ns() - began
                 self._waited += max(0, took - (run_then - run) - (delay_then - delay))
-            except Exception:  # the batch is what matters
+            except Exception:  # only the batch matters
                 pass
 
     # -- in the hooks' thread -----------------------------------------------------------------------------------------
     def pause(self):
-        """Seconds until `look` is wanted again."""
+        """Seconds until the next call of `look`."""
         if self.armed:
             return ARMED_PAUSE
         due, _, _ = self._next()
         return REST if due is None else max(0.05, LOOK_EARLY * due)
 
     def look(self, record):
-        """`record()` gives the Flight Recorder's entries, none where there is no recorder."""
+        """`record()` returns the Flight Recorder's entries; an empty list without a recorder."""
         if self.whole is not None:
             (first, marks), self.whole = self.whole, None
             self._publish(first, marks, record())
         if self.armed:
-            self.worker.phase_changed()  # the hook may have been on its way past the first time
+            self.worker.phase_changed()  # again: the hook may have been past its comparison the first time
         else:
             due, first, count = self._next()
             if due is not None and due <= 0:
                 self._arm(first, count)
 
     def _next(self):
-        """(seconds until the next window is to be armed, its first step, steps); no seconds while no steps are made."""
+        """(seconds until the next window must be armed, its first step, steps); no seconds while no steps are made."""
         words = self.worker.page.words
         made = words[progress_page.STEPS] - words[progress_page.BASE]
         if made < 2 or self.worker.phase() != progress_page.STEP:
@@ -150,8 +148,8 @@ class Sampler:
         return ends_in - ARM_BEFORE - ARM_STEPS_BEFORE * step_seconds, first, busy_time.count(stride)
 
     def _since(self, made):
-        """Seconds a step since the last window: where they have become long, the next one is not to be waited for in
-        steps that were short."""
+        """Seconds per step since the last window. If steps have become long, the next window must not wait for as many
+        steps as when they were short."""
         if self._behind is None or made < self._behind[0] + 2:
             return 0.0
         step, at = self._behind
@@ -169,7 +167,7 @@ class Sampler:
         self._behind = (first + len(marks) - 1, marks[-1].at)
         offset = time.time_ns() - time.monotonic_ns()
         if abs(offset - self._offset) > CLOCK_JUMP:
-            self.armed = False  # the next window takes the clocks' distance anew
+            self.armed = False  # the next window measures the distance of the clocks again
             return
         created = [(entry["time_created_ns"] - offset, entry["profiling_name"]) for entry in entries]
         created = sorted(each for each in created if each[0] <= marks[-1].at)

@@ -100,7 +100,7 @@ NO_DATA: tuple[tuple[dict[str, object], str], ...] = (
 
 
 async def test_what_a_rank_tells_of_its_data_must_be_of_the_kind_it_is() -> None:
-    line = {"event": "data", "generation": [1, 1], "rank": 0, "local_rank": 0, "sentence": "epoch 0 begins again"}
+    line = {"event": "data", "generation": [1, 1], "rank": 0, "local_rank": 0, "sentence": "epoch 0 starts over"}
     async with member() as (_master, sidecar):
         for change, said in NO_DATA:
             hook = await sidecar.hook()

@@ -60,13 +60,13 @@ def test_a_job_with_its_checkpoints_in_memory_shrinks_and_grows_within_an_epoch_
         mark = held(job, 8, kept=6)
         kill_rank(job, "worker-0")
         job.event("CheckpointLoaded", mark, "from this member's memory")
-        job.event("DataPositionLoaded", mark, "epoch 0 behind 48 of 203 samples", "the world had 2 ranks and has 2")
+        job.event("DataPositionLoaded", mark, "epoch 0 after 48 of 203 samples", "had 2 ranks before and has 2")
 
     def the_member_of_rank_0_is_lost(job: Run) -> None:
         mark = held(job, 11, kept=9)
         kill_member(job, "worker-0")
         job.event("CheckpointLoaded", mark, "from this member's memory")
-        job.event("DataPositionLoaded", mark, "behind 72 of 203 samples", "had 2 ranks and has 1")
+        job.event("DataPositionLoaded", mark, "after 72 of 203 samples", "had 2 ranks before and has 1")
 
     def its_replacement_is_given_the_newest_save_and_trains(job: Run) -> None:
         job.hold_at(14)
@@ -106,7 +106,7 @@ def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[...
     mark = job.mark()
     kill_rank(job, "worker-0")
     job.event("CheckpointLoaded", mark, "from this member's memory")
-    job.event("DataPositionLoaded", mark, "epoch 0 behind 48 of 203 samples", "the world had 2 ranks and has 2")
+    job.event("DataPositionLoaded", mark, "epoch 0 after 48 of 203 samples", "had 2 ranks before and has 2")
     seen = job.finished()
     assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
 
@@ -122,7 +122,7 @@ def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     job.until_held(12, 2)
     mark = job.mark()
     kill_rank(job, "worker-1")
-    job.event("DataPositionLoaded", mark, "epoch 0 behind 72 of 203 samples", "the world had 2 ranks and has 2")
+    job.event("DataPositionLoaded", mark, "epoch 0 after 72 of 203 samples", "had 2 ranks before and has 2")
     seen = job.finished()
     assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
     assert job.status()["data"]["samples_repeated"] == 0
@@ -139,12 +139,12 @@ def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(
     job.until_held(5, 4)
     mark = job.mark()
     kill_member(job, "worker-3")
-    job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
+    job.event("DataPositionLoaded", mark, "after 48 of 403 samples", "had 4 ranks before and has 3")
     job.hold_at(8)
     job.until_held(8, 3)
     until(lambda: job.member("worker-4").get("state") == "spare" or job.member("worker-4").get("state") == "ready")
     job.hold_at(12)
-    job.event("DataPositionLoaded", mark, "behind 120 of 403 samples", "had 3 ranks and has 4")
+    job.event("DataPositionLoaded", mark, "after 120 of 403 samples", "had 3 ranks before and has 4")
     seen = job.finished()
     assert_each_once(seen, 0, 403)
     assert_each_once(seen, 1, 403)
@@ -158,7 +158,7 @@ def test_without_the_flag_the_status_says_how_many_samples_a_resume_repeats(run:
     job.until_held(12, 2)
     mark = job.mark()
     kill_rank(job, "worker-1")
-    job.event("SamplesRepeated", mark, "Epoch 0 begins again", "72 of its 203 samples")
+    job.event("SamplesRepeated", mark, "Epoch 0 starts over", "72 of its 203 samples")
     counts = times_seen(job.finished(), 0)
     assert counts.total() - 203 >= 72
     assert job.status()["data"]["samples_repeated"] == 72
@@ -173,7 +173,7 @@ def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Ca
     mark = job.mark()
     kill_member(job, "worker-3")
     job.event("GlobalBatchPreserved", mark, "stays 16: 6 on the first rank and 5 on the others")
-    job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
+    job.event("DataPositionLoaded", mark, "after 48 of 403 samples", "had 4 ranks before and has 3")
     seen = job.finished()
     assert_each_once(seen, 0, 403)
     assert_each_once(seen, 1, 403)

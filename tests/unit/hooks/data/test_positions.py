@@ -78,11 +78,11 @@ def with_body(file: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "no whole JSON document"),
-        (b"\x00\xff\xfe", "no whole JSON document"),
+        (b"", "not a complete JSON document"),
+        (b"\x00\xff\xfe", "not a complete JSON document"),
         (b"[]", "is not a data position of outrider"),
         (b'{"epoch": 3}', "is not a data position of outrider"),
-        (b'{"outrider": "data position", "version": 2, "body": {}}', "has version 2, and these hooks read up to"),
+        (b'{"outrider": "data position", "version": 2, "body": {}}', "has version 2; these hooks read up to"),
         (b'{"outrider": "data position", "version": "1"}', "has version '1'"),
         (b'{"outrider": "data position", "version": 1, "body": {}}', "is damaged: its checksum"),
         (b" " * (position_file.LARGEST + 2), "is not a data position of outrider"),
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, text: b
 def test_numbers_that_no_position_has_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     checkpoint, file = saved(tmp_path)
     with_body(file, lambda body: body["saves"][0]["positions"][0].update(change))
-    with pytest.raises(position_file.Unusable, match="says what no position is"):
+    with pytest.raises(position_file.Unusable, match="does not describe a position"):
         position_file.read(str(checkpoint))
 
 

@@ -10,7 +10,7 @@ from tests.unit.master.core.play import Play, job, running
 
 
 def says(
-    play: Play, word: str, sentence: str = "epoch 0 begins again", warning: bool = False, samples: int = 0
+    play: Play, word: str, sentence: str = "epoch 0 starts over", warning: bool = False, samples: int = 0
 ) -> None:
     play.say(play["worker-0"], DataSaid(play.generation, 0, word, sentence, warning, samples))
 
@@ -40,7 +40,7 @@ def test_each_thing_is_told_once_and_repeated_samples_are_counted_once() -> None
         says(play, "repeated", samples=72)
     says(play, "ignored", "the file is damaged", warning=True)
     (line,) = play.announced("SamplesRepeated")
-    assert line.reason == "Epoch 0 begins again."
+    assert line.reason == "Epoch 0 starts over."
     assert play.announced("DataPositionIgnored")[0].severity == "warning"
     data = play.status()["data"]
     assert (data["samples_repeated"], [note["kind"] for note in data["notes"]]) == (
