@@ -1,1 +1,1 @@
-"""What a sidecar may import too: the names and layouts that both sides of a member's volume know."""
+"""Names and layouts that hooks and sidecar share; a sidecar may import this package."""

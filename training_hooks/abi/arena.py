@@ -1,10 +1,11 @@
-"""The memory in which checkpoints lie: one file, `checkpoints`, in the member's volume, which outlives its processes.
+"""The checkpoint memory: one file, `checkpoints`, in the member's volume, which outlives its processes.
 
-Page 0 says how the file is divided; each slot is a page of head and then a payload. Whoever writes a slot makes its
-sequence odd first, and the head is written anew when all of it is there; a copy counts once its checksum is in the head
-(`sealed`). The head has a checksum of its own, so what is torn, damaged, foreign or of a newer layout is no copy.
+Page 0 describes how the file is divided; each slot is a page with its head, then a payload. A writer first makes the
+slot's sequence odd, and writes the head again when the payload is complete. A copy is valid once its checksum is in the
+head (`sealed`). The head has its own checksum, so a torn, damaged or foreign slot, or one of a newer layout, is not a
+copy.
 
-The worker processes map the file; the sidecar only reads and writes it in pieces. All pages are there from the start
+Worker processes map the file; the sidecar reads and writes it in pieces. All pages are allocated at the start
 (`allot`), so no write into the mapping can fail. Layout: docs/contracts.md.
 """
 
@@ -23,29 +24,30 @@ PAGE = 4096
 VERSION = 1
 UNDECIDED, REPLICATED, SHARDED, MARKED = range(4)
 FIRST = struct.Struct("<4sIQIIQ")
-"""Magic, layout version, kept, kind, slots, slot size."""
+"""Layout of page 0: magic, layout version, kept, kind, slots, slot size."""
 KEPT = struct.Struct("<Q")
 KEPT_AT = 8
 SEQUENCE_AT = 8
 GIVEN = struct.Struct("<QQQQ")
 GIVEN_AT = 32
 LONGEST_GIVEN = 3600.0
-"""Seconds. A later end was written before the node began anew: its clock begins at zero."""
+"""Most seconds for which a transfer is believed. A later end was written before the node rebooted, since the clock
+starts at zero."""
 HEAD = struct.Struct("<4sIQqQIIIIQII")
 SUM = struct.Struct("<I")
 SLOTS = {REPLICATED: 2, SHARDED: 4, MARKED: 2}
-"""Of a member that has replicated states, or saves of the marked path (`step` is their number); of each local rank of
-one that has sharded ones: own, own, held, held."""
+"""Slots of a member for states that are equal on all ranks, and for saves of the checkpoint path (their `step` is the
+number of the save). For sharded states: slots of each local rank, two for its own copies and two for a partner's."""
 
 Head = collections.namedtuple("Head", "version sequence step generation rank world kind sealed length crc32 quick")
-"""Of a copy. `generation` is term << 32 | number; `crc32` is that of the payload, `quick` the one a rank checks when it
-loads (`checkpoints.state_codec.quick_sum`)."""
+"""Head of a copy. `generation` is term << 32 | number. `crc32` is that of the payload; `quick` is the checksum that a
+rank verifies when it loads (`checkpoints.state_codec.quick_sum`)."""
 Division = collections.namedtuple("Division", "kind slots size")
-"""How the file is divided: `size` is that of a slot, head and payload."""
+"""How the file is divided. `size`: the bytes of a slot, head and payload."""
 
 
 class Unusable(Exception):
-    """A sentence: what is wrong with the memory as a whole."""
+    """The checkpoint memory as a whole cannot be used; the message has the reason."""
 
 
 def path_of(volume: str) -> str:
@@ -54,7 +56,7 @@ def path_of(volume: str) -> str:
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
 def is_allotted(path: str, size: int) -> bool:
-    """The file is there, with all the pages that so many bytes have."""
+    """Whether the file has all pages for `size` bytes."""
     try:
         found = os.stat(path)
     except OSError:
@@ -67,14 +69,14 @@ def _whole_pages(size: int) -> int:
 
 
 def allot(path: str, size: int) -> None:
-    """Makes the file with all its pages, in place of one of another size. Raises OSError."""
+    """Creates the file with all its pages, replacing one of another size. Raises OSError."""
     if is_allotted(path, size):
         return
     beside = path + ".new"
     fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, _whole_pages(size))
-        os.fchmod(fd, 0o666)  # the sidecar of a pod is another user, and writes into it too
+        os.fchmod(fd, 0o666)  # the sidecar of a pod is another user, and writes to it too
         os.replace(beside, path)
     except BaseException:
         os.unlink(beside)
@@ -84,45 +86,45 @@ def allot(path: str, size: int) -> None:
 
 
 def division(fd: int) -> Division | None:
-    """None where nothing is stored yet. Raises `Unusable`."""
+    """The division of the file, or None if nothing is stored yet. Raises `Unusable`."""
     data = os.pread(fd, FIRST.size, 0)
     if len(data) < FIRST.size:
-        raise Unusable("the memory for checkpoints has %d bytes" % len(data))
+        raise Unusable("the checkpoint memory has only %d bytes" % len(data))
     magic, version, _, kind, slots, size = FIRST.unpack(data)
     if magic == bytes(4):
         return None
     if magic != b"ORCA":
-        raise Unusable("the memory for checkpoints holds something else")
+        raise Unusable("the checkpoint memory contains something else")
     if version > VERSION:
-        raise Unusable("the memory for checkpoints has layout %d, and only %d is known here" % (version, VERSION))
+        raise Unusable("the checkpoint memory has layout %d; only layout %d is supported" % (version, VERSION))
     found = Division(kind, slots, size)
     if kind not in SLOTS or not slots or size % PAGE or size <= PAGE or PAGE + slots * size > os.fstat(fd).st_size:
-        raise Unusable("the memory for checkpoints is divided in a way that cannot be: %r" % (found,))
+        raise Unusable("the checkpoint memory has an impossible division: %r" % (found,))
     return found
 
 
 def planned(size: int, kind: int, local_world: int) -> Division:
-    """How a file of so many bytes is divided."""
+    """The division of a file of `size` bytes."""
     slots = SLOTS[kind] * (local_world if kind == SHARDED else 1)
     each = (size - PAGE) // slots
     return Division(kind, slots, each - each % PAGE)
 
 
 def divide(fd: int, kind: int, local_world: int) -> Division:
-    """The division for states of this kind; where there is another one, or none that can be used, all is cleared."""
-    wanted = planned(os.fstat(fd).st_size, kind, local_world)
-    if wanted.size <= PAGE:
-        raise Unusable("the memory for checkpoints is too small: %d bytes" % os.fstat(fd).st_size)
+    """The division for states of this kind. If the file has another one, or an unusable one, everything is cleared."""
+    target = planned(os.fstat(fd).st_size, kind, local_world)
+    if target.size <= PAGE:
+        raise Unusable("the checkpoint memory is too small: %d bytes" % os.fstat(fd).st_size)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     try:
-        if _division_or_none(fd) != wanted:
+        if _division_or_none(fd) != target:
             os.pwrite(fd, bytes(PAGE), 0)
-            for slot in range(wanted.slots):
-                os.pwrite(fd, bytes(PAGE), place(wanted, slot))
-            os.pwrite(fd, FIRST.pack(b"ORCA", VERSION, 0, *wanted), 0)
+            for slot in range(target.slots):
+                os.pwrite(fd, bytes(PAGE), place(target, slot))
+            os.pwrite(fd, FIRST.pack(b"ORCA", VERSION, 0, *target), 0)
     finally:
         fcntl.lockf(fd, fcntl.LOCK_UN)
-    return wanted
+    return target
 
 
 def _division_or_none(fd: int) -> Division | None:
@@ -133,7 +135,7 @@ def _division_or_none(fd: int) -> Division | None:
 
 
 def kept(fd: int) -> int | None:
-    """The newest step that every rank has, None where there is none."""
+    """The newest step that every rank has in memory, or None."""
     (found,) = KEPT.unpack(os.pread(fd, KEPT.size, KEPT_AT))
     return found - 1 if found else None
 
@@ -149,22 +151,22 @@ def own(kind: int, local_rank: int) -> tuple[int, int]:
 
 
 def held(local_rank: int) -> tuple[int, int]:
-    """The slots for copies of a partner's rank."""
+    """The slots for replicas of a partner's rank."""
     return (4 * local_rank + 2, 4 * local_rank + 3)
 
 
 def place(divided: Division, slot: int) -> int:
-    """Where a slot's head begins; its payload is a page behind it."""
+    """The offset of a slot's head; the payload is one page after it."""
     return PAGE + slot * divided.size
 
 
 def room(divided: Division) -> int:
-    """Bytes of a payload."""
+    """The bytes available for a payload."""
     return divided.size - PAGE
 
 
 def head(fd: int, divided: Division, slot: int) -> Head | None:
-    """The head of a copy that is whole, sealed or not; None where there is none."""
+    """The head of a complete copy, sealed or not; None if there is none."""
     data = os.pread(fd, HEAD.size + SUM.size, place(divided, slot))
     if len(data) < HEAD.size + SUM.size or data[:4] != b"ORCS" or SUM.unpack_from(data, HEAD.size)[0] != _sum(data):
         return None
@@ -174,7 +176,7 @@ def head(fd: int, divided: Division, slot: int) -> Head | None:
 
 
 def begin(fd: int, divided: Division, slot: int) -> int:
-    """From now on nothing in this slot counts, until it has a head again. Returns the sequence of that head."""
+    """Invalidates a slot until it has a head again; returns the sequence for that head."""
     where = place(divided, slot) + SEQUENCE_AT
     (sequence,) = KEPT.unpack(os.pread(fd, KEPT.size, where))
     sequence = (sequence | 1) % (1 << 63)
@@ -183,7 +185,7 @@ def begin(fd: int, divided: Division, slot: int) -> int:
 
 
 def put(fd: int, divided: Division, slot: int, found: Head) -> None:
-    """Writes the head: all that it says is in the slot."""
+    """Writes the head: from now on the slot has the copy that it describes."""
     data = HEAD.pack(b"ORCS", *found)
     os.pwrite(fd, data + SUM.pack(_sum(data)), place(divided, slot))
 
@@ -200,16 +202,17 @@ def copies(fd: int, divided: Division, slots: Iterable[int]) -> list[tuple[int, 
 
 
 def give(fd: int, head: Head, seconds: float) -> None:
-    """A partner takes this copy over: its rank does not write over it before it is kept, or the time is over. Said by
-    the sidecar before it looks whether the copy is there: the rank looks again behind its first mark."""
+    """Records that a partner receives this copy: its rank does not overwrite it until it is kept or the time is over.
+    The sidecar calls it before it checks whether the copy exists; the rank checks again after it has invalidated the
+    slot."""
     (kept,) = KEPT.unpack(os.pread(fd, KEPT.size, KEPT_AT))
     until = int((time.monotonic() + seconds) * 1000)
     os.pwrite(fd, GIVEN.pack(head.step + 1, head.generation, kept, until), GIVEN_AT)
 
 
 def is_given(fd: int, head: Head | None) -> bool:
-    """This copy is being taken over by a partner, which counts only if its owner has it too: it waits for `kept` to
-    reach it, or for the end that the sidecar has set."""
+    """Whether a partner is receiving this copy. The replica is useful only if its owner has the copy too, so the rank
+    waits until `kept` reaches it, or until the time that the sidecar has set."""
     step, generation, before, until = GIVEN.unpack(os.pread(fd, GIVEN.size, GIVEN_AT).ljust(GIVEN.size, b"\0"))
     if head is None or not step or (head.step + 1, head.generation) != (step, generation):
         return False
@@ -221,9 +224,9 @@ def is_given(fd: int, head: Head | None) -> bool:
 def claim(
     fd: int, divided: Division, slots: Sequence[int], generation: int, pinned: Iterable[int] = ()
 ) -> tuple[int, int] | None:
-    """(slot, sequence of its next head) of the place that a save of this generation may take; from now on nothing in it
-    counts. None where none is free. A copy that this generation made and a partner takes over now is not written over:
-    the sidecar notes that it gives it before it looks whether it is there, so one of both sees the other."""
+    """(slot, sequence of its next head) that a save of this generation may write to; the slot is invalid from now on.
+    None if no slot is free. A copy of this generation that a partner is receiving is not overwritten: the sidecar
+    records the transfer before it checks whether the copy exists, so one of the two sees the other."""
     pinned = list(pinned)
     while (slot := next_slot(fd, divided, slots, pinned)) is not None:
         before = head(fd, divided, slot)
@@ -238,7 +241,8 @@ def claim(
 
 
 def next_slot(fd: int, divided: Division, slots: Sequence[int], pinned: Iterable[int] = ()) -> int | None:
-    """The one that a save may take: never the copy that every rank has, or else the newest; None where none is free."""
+    """The slot for the next save, or None if none is free; never the copy that every rank has, nor else the newest
+    one."""
     sealed, step = copies(fd, divided, slots), kept(fd)
     ages = {slot: (each.generation, each.step) for slot, each in sealed}
     every_rank_has = [slot for slot, each in sealed if each.step == step]

@@ -1,13 +1,13 @@
-"""The progress page of one worker process: 4096 bytes in the member's volume, mapped, written without a system call.
+"""The progress page of one worker process: 4096 bytes in the member's volume, mapped, written without system calls.
 
-The worker process owns the file and never shrinks it (a mapped page that is truncated is SIGBUS in the trainer);
-sidecar and template read it. Layout: docs/contracts.md. The sequence number is odd while a write is going on, but for a
-step's (`telemetry.step_counter`), whose three numbers are each whole by themselves. Two
-threads may write (an asynchronous save beside a step): then a reader can see one field newer than the next, but the
-number never stays odd, because a write always ends on an even one.
+The worker process owns the file and never shrinks it (truncating a mapped page is a SIGBUS in the trainer); sidecar and
+template read it. Layout: docs/contracts.md. The sequence number is odd during a write, except for a step's
+(`telemetry.step_counter`), whose three numbers are each written atomically. Two threads may write (an asynchronous save
+beside a step): a reader can then see one field newer than the next, but the number never stays odd, because a write
+always ends on an even one.
 
-From offset 256 on lies what only the template reads: the path of an unfinished save, which it removes when the process
-was killed in the middle of it.
+From offset 256 the page has data for the template only: the path of an unfinished save, which the template removes if
+the process was killed during it.
 """
 
 import mmap
@@ -22,20 +22,19 @@ PHASES = ("init", "step", "checkpoint", "eval")
 SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED, BEHIND = range(
     1, 16
 )
-"""Indices of the page as an array of u64. PHASE holds two u32: phase, and the source of the steps above it. BEHIND: in
-the phase CHECKPOINT, 1 and the phase that it was made in once all is saved (more may come), 0 while something is."""
+"""Indices of the page as an array of u64. PHASE has two u32: the phase, and the source of the steps above it. BEHIND:
+in the phase CHECKPOINT it is 1 plus the previous phase once all is saved (more saves may follow), else 0."""
 WINDOW = 16
-"""Where the newest window of steps (`telemetry.busy_time`) begins: a sequence number of its own, then eleven
-numbers."""
+"""Index of the newest window of steps (`telemetry.busy_time`): its own sequence number, then eleven numbers."""
 WINDOW_NUMBERS = 11
 STUCK = WINDOW + 1 + WINDOW_NUMBERS
-"""1 while the process cannot make its next step by itself (`frameworks.tf_session_recovery`). Written without the
-sequence."""
+"""Index that is 1 while the process cannot make its next step by itself (`frameworks.tf_session_recovery`); written
+without the sequence number."""
 OPENED = STUCK + 1
-"""1 where a known checkpoint was opened before the first step (`rank.checkpoint_opens`), or a file read that may be one
-(`rank.checkpoint_reads`)."""
+"""Index that is 1 if, before the first step, a known checkpoint was opened (`rank.checkpoint_opens`) or a file was read
+that may be one (`rank.checkpoint_reads`)."""
 FIRST = OPENED + 1
-"""When the first step was made here by any process, in ns of the wall clock: a new process leaves it as it is."""
+"""Index of the time of the member's first step, in wall-clock ns; a new process does not change it."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
@@ -44,16 +43,17 @@ WORD = struct.Struct("<I")
 
 
 def let_others_read(path, fd):
-    """The sidecar of a pod is another user, whatever umask the script's shell has set."""
+    """Makes a file readable for the sidecar, which is another user in a pod, whatever umask the script's shell has
+    set."""
     try:
         os.chmod(os.path.dirname(path), 0o755)
         os.fchmod(fd, 0o644)
-    except OSError:  # another user's folder: it is then as that user wants it
+    except OSError:  # the folder belongs to another user, who has set its rights
         pass
 
 
 class Page:
-    """`words` is the page as u64: the step hook writes into it directly."""
+    """A mapped page. `words` is the page as u64: the step hook writes into it directly."""
 
     def __init__(self, path, term=0, number=0):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -80,7 +80,7 @@ class Page:
         words[SEQUENCE] = (words[SEQUENCE] | 1) + 1
 
     def set(self, *pairs):
-        """Writes (index, value) pairs as one."""
+        """Writes (index, value) pairs as one update."""
         words = self.words
         words[SEQUENCE] |= 1
         for index, value in pairs:
@@ -88,14 +88,15 @@ class Page:
         words[SEQUENCE] = (words[SEQUENCE] | 1) + 1
 
     def counted(self):
-        """What a step changes, as `set` takes it."""
+        """The pairs that a step changes, for `set`."""
         return tuple((index, self.words[index]) for index in (STEPS, LAST, BEFORE, PHASE, SINCE))
 
     def set_phase(self, phase):
         self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()), (BEHIND, 0))
 
     def set_window(self, first, own, stolen):
-        """`first` is its first step, counted from the beginning of this process; nanoseconds a step."""
+        """Writes a window. `first`: its first step, counted from the start of this process; times in nanoseconds per
+        step."""
         words = self.words
         words[WINDOW] |= 1
         source = own.source | own.steps << 32
@@ -105,7 +106,7 @@ class Page:
         words[WINDOW] = (words[WINDOW] | 1) + 1
 
     def set_leftover(self, path):
-        """Remembers what is to be removed if this process is killed now; "" when nothing is."""
+        """Records the path to remove if this process is killed now, or ""."""
         name = os.fsencode(path)
         if len(name) > SIZE - LEFTOVER - 4:
             return
@@ -114,7 +115,7 @@ class Page:
 
 
 class Reading:
-    """A page as it was at one moment."""
+    """A page at one moment."""
 
     def __init__(self, data):
         fields = HEAD.unpack_from(data)
@@ -124,17 +125,17 @@ class Reading:
         self.since, self.saves, self.longest = fields[12] / 1e9, fields[13], fields[14] / 1e9
         behind = fields[16] - 1 if self.phase == CHECKPOINT and fields[16] else self.phase
         self.name = PHASES[min(behind, 3)]
-        """What it does, in a word: who has saved goes on."""
+        """The phase as a word; after a save it is the phase in which the process continues."""
         (length,) = WORD.unpack_from(data, LEFTOVER)
         self.leftover = os.fsdecode(data[LEFTOVER + 4 : LEFTOVER + 4 + length])
 
     def patience(self, save_grace):
-        """Seconds that a stop waits for a save of this process: three times its longest, where it has made one."""
+        """Seconds that a stop waits for a save of this process: three times its longest, if it has saved before."""
         return min(max(SHORTEST_PATIENCE, 3 * self.longest), save_grace) if self.saves else save_grace
 
 
 def read(path, pid=None):
-    """The page that process `pid` has written, None where there is none, or it is another's; without a pid anyone's."""
+    """The page that process `pid` has written, or None if there is none or it is another's; without a pid anyone's."""
     for _ in range(4):
         try:
             with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Where the files of a worker process lie in the member's volume."""
+"""Paths of the files of a worker process in the member's volume."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def stack_path(volume: str, local_rank: int) -> str:
 
 
 def error_paths(volume: str, local_rank: int) -> tuple[str, str]:
-    """Ours, and the one named in TORCHELASTIC_ERROR_FILE."""
+    """(error file of the hooks, error file named in TORCHELASTIC_ERROR_FILE)."""
     folder = os.path.join(volume, "errors")
     return os.path.join(folder, "%s.json" % local_rank), os.path.join(folder, "%s.torch.json" % local_rank)

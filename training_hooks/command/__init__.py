@@ -1,1 +1,1 @@
-"""Commands: how they are read, what starts them, and what their processes get in their environment."""
+"""Commands: how they are parsed and started, and which environment their processes get."""

@@ -1,7 +1,7 @@
-"""How this Python was called: which script, module or code it is about to run.
+"""Parses how this Python was called: which script, module or code it is about to run.
 
-At the time of sitecustomize sys.argv is not final (`-m` has lost its module's name), so the command line itself is
-read: sys.orig_argv, or /proc/self/cmdline before Python 3.10.
+At the time of sitecustomize sys.argv is not final (`-m` lacks its module's name), so the command line itself is parsed:
+sys.orig_argv, or /proc/self/cmdline before Python 3.10.
 """
 
 import os
@@ -12,8 +12,8 @@ LONG_WITH_VALUE = ("--check-hash-based-pycs",)
 
 
 class Invocation:
-    """`kind` is script, module, code or stdin. `target` is the path, the module's name or the code; `arguments` is what
-    follows it; `options` are the interpreter's own, before it."""
+    """`kind` is script, module, code or stdin. `target` is the path, the module's name or the code. `arguments` follow
+    the target; `options` are the interpreter's own, before it."""
 
     def __init__(self, kind, target, arguments, options):
         self.kind, self.target, self.arguments, self.options = kind, target, arguments, options
@@ -23,7 +23,7 @@ class Invocation:
 
 
 def command_line():
-    """This process's argv, the interpreter first."""
+    """This process's argv, with the interpreter first."""
     original = getattr(sys, "orig_argv", None)
     if original:
         return list(original)
@@ -32,7 +32,7 @@ def command_line():
 
 
 def parse(argv):
-    """Reads `python [options] (script | -m module | -c code | -) [arguments]`."""
+    """Parses `python [options] (script | -m module | -c code | -) [arguments]`."""
     index, options = 1, []
     while index < len(argv):
         word = argv[index]
@@ -51,7 +51,7 @@ def parse(argv):
 
 
 def _short(argv, index, options):
-    """One word of short options: (the invocation it decides or None, words it takes)."""
+    """Parses one word of short options: (the invocation that it decides or None, number of words used)."""
     word = argv[index]
     for place, letter in enumerate(word[1:], 1):
         rest = word[place + 1 :]

@@ -1,7 +1,7 @@
-"""Reads a command, without running any of it, and says how it will be supervised.
+"""Reads a command, without running any of it, and decides how it will be supervised.
 
-The launcher asks `plan` for the container's command. It errs on the side of leaving a process alone: a wrong guess
-would park pip or a preprocessing script as a template.
+The launcher calls `plan` for the container's command. In doubt a process is left alone: a wrong guess would make a
+waiting template of pip or of a preprocessing script.
 """
 
 import os
@@ -18,7 +18,7 @@ WRAPPERS = (
     "env", "nice", "ionice", "numactl", "taskset", "tini", "dumb-init", "time", "stdbuf", "setpriv", "gosu", "su-exec",
     "nohup", "uv", "poetry", "pipenv", "conda", "micromamba", "pdm", "hatch",
 )  # fmt: skip
-"""Commands that run the rest of their arguments as it stands, once."""
+"""Commands that run the rest of their arguments unchanged, once."""
 MENTION = re.compile(
     r"\btorchrun\b|\baccelerate\s+launch\b|torch\.distributed\.(run|launch)\b|\bpy(thon|py)[\d.]*[\"']?\s[^;&|\n]*?(\.py\b|-m\s)"
 )
@@ -28,8 +28,8 @@ SCRIPT_HEAD = 1 << 16
 
 class Plan:
     """`kind`: python (becomes the template in place), takeover (torchrun: its script becomes the template), watch (runs
-    at once, a template is expected inside), command (run anew in every generation). `argv` is the command with a
-    shebang expanded; `mode` is the supervision mode to expect."""
+    at once, a template is expected inside), command (restarted in every generation). `argv` is the command with its
+    shebang expanded; `mode` is the expected supervision mode."""
 
     def __init__(self, kind, reason, argv, script=None, module=None, inner=None):
         self.kind, self.reason, self.argv = kind, reason, argv
@@ -41,7 +41,7 @@ class Plan:
 
 
 def plan(argv, environ=None, deep=True):
-    """The Plan for a command. Files are looked at (`#!`, a shell script's text), never run."""
+    """The Plan for a command. Files are read (`#!`, a shell script's text), never run."""
     environ = os.environ if environ is None else environ
     argv = list(argv)
     name = os.path.basename(argv[0])
@@ -57,26 +57,24 @@ def plan(argv, environ=None, deep=True):
         return _wrapped(argv, environ)
     if deep:
         return _by_file(argv, environ)
-    return Plan("command", "%s is no Python: the command is restarted in each generation" % name, argv)
+    return Plan("command", "%s is not Python: the command is restarted in each generation" % name, argv)
 
 
 def _torch(argv, environ):
     found = inner_flags(argv, environ)
     if found is None:
-        return Plan("watch", "the flags of torchrun are its own to judge", argv)
+        return Plan("watch", "the flags of torchrun can only be evaluated by torchrun itself", argv)
     name = found.script
     if found.run_path:
-        return Plan(
-            "watch", "--run-path runs %s as a function inside torchrun, which cannot be taken over" % name, argv
-        )
+        return Plan("watch", "--run-path runs %s as a function inside torchrun, which cannot be replaced" % name, argv)
     where = {"module": name} if found.module else {"script": name}
     return Plan("takeover", "torchrun runs %s" % name, argv, inner=found, **where)
 
 
 def _accelerate(argv, arguments):
     if arguments[:1] == ["launch"]:
-        return Plan("watch", "accelerate launch decides inside how it runs its script", argv)
-    return Plan("command", "accelerate %s is no training" % " ".join(arguments[:1]), argv)
+        return Plan("watch", "accelerate launch decides itself how it runs its script", argv)
+    return Plan("command", "accelerate %s does not train" % " ".join(arguments[:1]), argv)
 
 
 def _python(argv):
@@ -84,13 +82,13 @@ def _python(argv):
     letters = "".join(option[1:] for option in called.options if option[:1] == "-" and option[:2] != "--")
     closed = [letter for letter in "IES" if letter in re.sub("[WXQ].*", "", letters)]
     if closed:
-        return Plan("command", "Python is called with -%s, so no hook can enter it" % closed[0], argv)
+        return Plan("command", "Python is called with -%s, so no hook can be loaded" % closed[0], argv)
     name = os.path.basename(called.target)
     if called.kind == "module" and called.target in (
         "accelerate.commands.launch",
         "accelerate.commands.accelerate_cli",
     ):
-        return Plan("watch", "accelerate launch decides inside how it runs its script", argv)
+        return Plan("watch", "accelerate launch decides itself how it runs its script", argv)
     if called.kind == "script" and name == "accelerate":
         return _accelerate(argv, called.arguments)
     if name == "deepspeed" or called.target.startswith("deepspeed.launcher"):
@@ -103,7 +101,7 @@ def _python(argv):
 
 
 def _shell(argv, environ):
-    """A shell with `-c` or a script file."""
+    """Decides for a shell with `-c` or a script file."""
     line, words = line_of(argv)
     if line is not None:
         return _by_text(argv, line, "the shell's line", environ)
@@ -131,7 +129,7 @@ def _uses_library(scripts):
 
 
 def _wrapped(argv, environ):
-    """What a wrapper runs is a process inside it: watched, and its script is the trainer."""
+    """The program inside a wrapper is a process of its own: it is watched, and its script is the trainer."""
     for index in range(1, len(argv)):
         name = os.path.basename(argv[index])
         if is_python(name) or name in SHELLS or name in ("torchrun", "accelerate", "deepspeed"):
@@ -144,10 +142,10 @@ def _wrapped(argv, environ):
 
 
 def _by_file(argv, environ):
-    """A program by its `#!` line."""
+    """Decides for a program by its `#!` line."""
     words = shebang(argv[0], environ)
     if not words:
-        return Plan("command", "%s is no Python: the command is restarted in each generation" % argv[0], argv)
+        return Plan("command", "%s is not Python: the command is restarted in each generation" % argv[0], argv)
     expanded, path = words + argv[1:], words[-1]
     name = os.path.basename(words[0])
     if is_python(name):
@@ -158,14 +156,14 @@ def _by_file(argv, environ):
 
 
 def shebang(program, environ):
-    """The words of a program's `#!` line with its path behind them, [] where it has none."""
+    """The words of a program's `#!` line followed by its path, or [] if it has none."""
     path = shutil.which(program, path=environ.get("PATH", os.defpath)) or program
     words = _interpreter(_head(path))
     return [*words, path] if words else []
 
 
 def _interpreter(head):
-    """The words of a `#!` line, with `/usr/bin/env` looked through."""
+    """The words of a `#!` line, without `/usr/bin/env`."""
     if not head.startswith("#!"):
         return []
     words = head[2:].split("\n", 1)[0].split()

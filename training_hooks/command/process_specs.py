@@ -1,7 +1,8 @@
-"""One run of the command: what its processes get in their environment, and how each of them is started.
+"""One run of the command: the environment of its processes, and how each of them is started.
 
-A command runs once per local rank with all that torchrun sets, or once per member: then it, or a launcher inside it,
-makes the ranks, and it is told its place among the members the way such launchers ask (NODE_RANK, NNODES).
+A command runs once per local rank with all variables that torchrun sets, or once per member. In the second case it, or
+a launcher inside it, creates the ranks, and it gets its position among the members in the variables that such launchers
+read (NODE_RANK, NNODES).
 """
 
 import os
@@ -11,7 +12,7 @@ from ..process import tree
 from . import context, exec_env
 
 PER_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
-"""What a command that runs once per member must find out, or set, by itself."""
+"""Variables that a command which runs once per member must find out, or set, by itself."""
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
 
 
@@ -21,8 +22,8 @@ def ranks_of(order):
 
 
 def environments(order, each_rank, own):
-    """(local rank, variables) of each process to be started. `own` is the container's environment: the order's defaults
-    give way to it."""
+    """(local rank, variables) of each process to be started. `own` is the container's environment, which has precedence
+    over the order's defaults."""
     common = {name: value for name, value in (order.get("defaults") or {}).items() if name not in own}
     common.update(order.get("env") or {}, OUTRIDER_GENERATION="%d.%d" % tuple(order["generation"]))
     ranks = [(rank["local_rank"], dict(common, **(rank.get("env") or {}))) for rank in order["ranks"]]
@@ -37,9 +38,9 @@ def environments(order, each_rank, own):
 
 
 def spawn(argv, environ, streams=None, macro=None, session=True, why_not=""):
-    """The pid of a process that becomes the command, or ends as a shell would say it cannot. `streams` are its stdout
-    and stderr, `macro` the local rank to be filled into its arguments, `why_not` the file for the reason why it cannot;
-    it dies with this process."""
+    """Starts a process that becomes the command, or ends with a shell's exit code if it cannot; returns its pid.
+    `streams` are its stdout and stderr, `macro` is the local rank for its arguments, `why_not` is the file for the
+    reason of a failure. It dies with this process."""
     argv = argv if macro is None else exec_env.fill_in(argv, macro)
     parent = os.getpid()
     pid = os.fork()
@@ -51,7 +52,7 @@ def spawn(argv, environ, streams=None, macro=None, session=True, why_not=""):
 
 
 def leave_stdin(environ):
-    """In the child: the standard input belongs to the rank that OUTRIDER_STDIN names, where it names one."""
+    """Called in the child: only the rank that OUTRIDER_STDIN names, if set, keeps the standard input."""
     if environ.get("OUTRIDER_STDIN", environ.get("RANK")) != environ.get("RANK"):
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -59,7 +60,7 @@ def leave_stdin(environ):
 
 
 def _become(argv, environ, streams, parent, session, why_not):
-    """In the child; never returns."""
+    """Called in the child; never returns."""
     try:
         tree.die_with_parent(parent)
         signal.set_wakeup_fd(-1)

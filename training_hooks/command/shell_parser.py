@@ -1,8 +1,7 @@
-"""Reads a shell's line or script as far as that can be done without a shell. It finds its simple commands, and in them
-the Python scripts it runs and the flags of a torchrun.
+"""Reads a shell's line or script, as far as that is possible without a shell.
 
-What the shell would still expand, a folder that it changes to, a file that it sources: there nothing is claimed, and
-the processes are looked at when they start.
+It finds the simple commands, and in them the Python scripts and the flags of a torchrun. If the shell would expand a
+word, change the folder or source a file, nothing is assumed, and the processes are examined when they start.
 """
 
 import os
@@ -14,13 +13,13 @@ from .torchrun_args import inner_flags, is_python, torch_arguments
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
 EXPANDED = re.compile(r"[$`*?~]")
-"""What a shell would replace before it runs a word."""
+"""Characters of a word that a shell would expand before it runs the command."""
 HIDING = {"cd", "pushd", "source", ".", "eval", "torchrun", "accelerate"}
-"""Words behind which it cannot be read which script is run, or which start one themselves."""
+"""Words after which the script cannot be determined, or which start one themselves."""
 
 
 def line_of(argv):
-    """(the line after a shell's `-c`, None where there is none; the words behind its options)."""
+    """(the line after a shell's `-c`, or None; the words after its options)."""
     words = argv[2:] if os.path.basename(argv[0]) == "busybox" else argv[1:]
     while words and words[0][:1] in "-+" and not (words[0][:2] != "--" and "c" in words[0]):
         words = words[2:] if words[0] in ("-o", "+o", "-O", "+O") else words[1:]
@@ -30,8 +29,8 @@ def line_of(argv):
 
 
 def flags_inside(argv, environ=None):
-    """As `inner_flags`, also for a torchrun in the line of `bash -c`, where its words stand there as they are: whatever
-    the shell would still have to expand is left to it."""
+    """As `inner_flags`, but also for a torchrun in the line of `bash -c` if its words are literal; words that the shell
+    would have to expand are left to it."""
     argv = list(argv)
     line = line_of(argv)[0] if os.path.basename(argv[0]) in SHELLS else None
     if line is None:
@@ -51,7 +50,7 @@ def _flags_of(words, environ):
 
 
 def _simple_commands(line):
-    """The words of each command in a line, [] where it cannot be read."""
+    """The words of each command in a line, or [] if it cannot be parsed."""
     reader = shlex.shlex(line.replace("\\\n", " ").replace("\n", ";"), posix=True, punctuation_chars=True)
     reader.whitespace_split, reader.commenters = True, ""
     commands = [[]]
@@ -67,7 +66,7 @@ def _simple_commands(line):
 
 
 def scripts_in(text):
-    """The files of all Python scripts that a shell's text runs; () where one of them shows only when it is run."""
+    """The files of all Python scripts that a shell's text runs; () if one of them is only known at run time."""
     from . import trainer_detection
 
     found = []

@@ -1,7 +1,7 @@
-"""The flags of a launcher inside the command (torchrun and its two module forms), read without importing torch.
+"""Parses the flags of a torchrun inside the command, in all its forms, without importing torch.
 
-The parser has torchrun's own options, so that abbreviations, both spellings and `=` mean what they mean there, and its
-defaults from PET_* variables. What it cannot read is left to torchrun itself, which prints its own error.
+The parser has torchrun's own options, so that abbreviations, both spellings and `=` mean the same, and defaults come
+from PET_* variables. Flags that it cannot parse are left to torchrun itself, which prints its own error.
 """
 
 import argparse
@@ -22,7 +22,7 @@ SHORT = {"module": "-m", "redirects": "-r", "tee": "-t"}
 
 
 class Unreadable(Exception):
-    """torchrun would not take these flags either, or prints its help."""
+    """torchrun would reject these flags too, or print its help."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,8 +44,8 @@ def _parser(legacy):
 
 
 class Flags:
-    """What the inner launcher was told. A flag that was not given is None; `rendezvous` and `ignored` name the given
-    ones that have no meaning under outrider. `legacy`: torch.distributed.launch, which passes --local-rank."""
+    """The flags of the inner launcher. A flag that was not given is None; `rendezvous` and `ignored` name the given
+    flags that have no meaning under Outrider. `legacy`: torch.distributed.launch, which passes --local-rank."""
 
     def __init__(self, found, legacy, environ):
         self.nnodes = self._of(found, "nnodes", environ)
@@ -70,14 +70,14 @@ class Flags:
         return bool(getattr(found, name)) or environ.get("PET_" + name.upper(), "0") == "1"
 
     def nproc(self):
-        """Worker processes a member as a number, None where only torch can count them (auto, gpu)."""
+        """The worker processes per member as a number, or None if only torch can count them (auto, gpu)."""
         value = "1" if self.nproc_per_node is None else self.nproc_per_node
         if value == "cpu":
             return len(os.sched_getaffinity(0))
         return int(value) if value.isdigit() and int(value) > 0 else None
 
     def members(self):
-        """(min, max) of --nnodes, None where it was not given or is no number."""
+        """(min, max) of --nnodes, or None if it was not given or is not a number."""
         try:
             low, _, high = (self.nnodes or "").partition(":")
             return (int(low), int(high or low)) if low else None
@@ -85,7 +85,7 @@ class Flags:
             return None
 
     def command(self, interpreter):
-        """What torchrun would run for each rank, with `${local_rank}` still to be filled in."""
+        """The command that torchrun would run for each rank, with `${local_rank}` not yet replaced."""
         if self.no_python:
             command = [self.script]
         else:
@@ -106,7 +106,7 @@ def _whole_number(value, flag):
 
 
 def torch_arguments(argv):
-    """(arguments of torchrun, is it the legacy launch module) where argv is one of its forms, else None."""
+    """(arguments of torchrun, whether it is the legacy launch module) if argv is one of its forms, else None."""
     from . import invocation
 
     name = os.path.basename(argv[0]) if argv else ""
@@ -127,7 +127,7 @@ def is_torchrun(name):
 
 
 def is_python(name):
-    """python, python3, python3.11, pypy3: by its name, as nothing is run to find out."""
+    """Whether it is python, python3, python3.11 or pypy3, judged by the name alone, as nothing is run."""
     for stem in ("python", "pypy"):
         if name.startswith(stem) and all(letter in "0123456789.tdm" for letter in name[len(stem) :]):
             return True
@@ -135,8 +135,8 @@ def is_python(name):
 
 
 def inner_flags(argv, environ=None):
-    """The flags of the torchrun, `python -m torch.distributed.run` or `launch` that argv is; None where it is none of
-    them, or its flags cannot be read."""
+    """The flags, if argv is torchrun, `python -m torch.distributed.run` or `launch`; None if it is not, or if its flags
+    cannot be parsed."""
     found = torch_arguments(list(argv))
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Which Python process inside a command is the trainer, and that there is only one at a time.
+"""Decides which Python process inside a command is the trainer, and that there is only one at a time.
 
-A name given by the annotation decides alone. Without it, it is the first script whose syntax tree, or that of a module
-of its own beside it, uses a library that trains over several processes; what is installed (pip, a tool) never is.
-A process that another launcher made a rank (LOCAL_RANK is set) is that launcher's.
+A name in the annotation decides alone. Without it, the trainer is the first script that uses a library for training
+over several processes, in its own syntax tree or in that of its own modules beside it. An installed program (pip, a
+tool) is never the trainer. A process that another launcher made a rank (LOCAL_RANK is set) belongs to that launcher.
 """
 
 import ast
@@ -20,12 +20,12 @@ LOCK = "template.lock"
 
 
 def reason_to_be(called, environ):
-    """Why the process called so is the trainer, one sentence; "" where it is not."""
+    """The reason why the process with this invocation is the trainer, or "" if it is not."""
     if called.kind not in ("script", "module") or "LOCAL_RANK" in environ:
         return ""
-    wanted = environ.get("OUTRIDER_SCRIPT")
-    if wanted:
-        return "%s was named as the trainer" % called.target if is_named(called.target, wanted) else ""
+    named = environ.get("OUTRIDER_SCRIPT")
+    if named:
+        return "%s was named as the trainer" % called.target if is_named(called.target, named) else ""
     if os.getppid() == 0:
         return "%s is the container's own command" % called.target
     path = source_of(called)
@@ -35,14 +35,14 @@ def reason_to_be(called, environ):
     return "%s is the first script that uses %s" % (called.target, library) if library else ""
 
 
-def is_named(target, wanted):
-    """`wanted` is a path, the end of one, a pattern, or a module's name."""
-    target, wanted = os.path.normpath(target), os.path.normpath(wanted)
-    return target == wanted or target.endswith("/" + wanted) or fnmatch.fnmatch(target, wanted)
+def is_named(target, name):
+    """Whether `name`, a path, the end of one, a pattern, or a module's name, means the target."""
+    target, name = os.path.normpath(target), os.path.normpath(name)
+    return target == name or target.endswith("/" + name) or fnmatch.fnmatch(target, name)
 
 
 def source_of(called):
-    """The file that will be run as __main__, "" where there is none to read. Nothing is imported."""
+    """The file that will run as __main__, or "" if there is none to read. Nothing is imported."""
     if called.kind == "script":
         path = os.path.join(called.target, "__main__.py") if os.path.isdir(called.target) else called.target
         return os.path.abspath(path) if os.path.isfile(path) else ""
@@ -60,7 +60,7 @@ def source_of(called):
 
 
 def is_missing(called):
-    """No finder knows the module that -m names. Nothing is imported."""
+    """Whether no finder knows the module that -m names. Nothing is imported."""
     search, name = [os.getcwd(), *sys.path], ""
     for part in called.target.split(".") if called.kind == "module" else ():
         within = search if name else None
@@ -73,7 +73,7 @@ def is_missing(called):
 
 
 def _found_by_others(name, within):
-    """An editable installation has a finder of its own."""
+    """Whether an editable installation, which has its own finder, has the module."""
     for finder in sys.meta_path:
         spec = finder.find_spec(name, within) if hasattr(finder, "find_spec") else None
         if spec is not None:
@@ -82,7 +82,7 @@ def _found_by_others(name, within):
 
 
 def library_used(path):
-    """The library by which a script is known as a trainer, followed through its own modules; "" where there is none."""
+    """The library that identifies a script as a trainer, searched in its own modules too; "" if there is none."""
     folder, queue, seen = os.path.dirname(path), [path], set()
     while queue and len(seen) < MOST_FILES:
         path = queue.pop(0)
@@ -135,7 +135,7 @@ def _dotted(node):
 
 
 def _own_modules(node, folder, beside):
-    """Files of the script's own that an import statement leads to."""
+    """The script's own files that an import statement loads."""
     names, base = [], folder
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -152,8 +152,7 @@ def _own_modules(node, folder, beside):
 
 
 def is_claimed(environ):
-    """Another process of this container is the template now: it holds the lock that `template.become.only_one`
-    takes."""
+    """Whether another process of this container is the template: it has the lock of `template.become.only_one`."""
     try:
         with open(os.path.join(environ["OUTRIDER_DIR"], LOCK), "r+") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,1 +1,1 @@
-"""The launcher: supervises a command that is no template's, and takes torchrun over."""
+"""The launcher: supervises a command that cannot be a template, and replaces torchrun."""

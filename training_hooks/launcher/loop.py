@@ -1,6 +1,6 @@
-"""The launcher as supervisor: runs the command anew in each generation, once per member or per local rank.
+"""The launcher as supervisor: runs the command again in each generation, once per member or per local rank.
 
-The same loop watches a command that runs once and is expected to hold a template (`watch`): there it starts nothing,
+The same loop watches a command that runs once and is expected to contain a template (`watch`). There it starts nothing,
 holds SIGTERM back, and ends with the command's code as a container would, background processes included.
 
 Everything is an event: orders on agent.sock, SIGCHLD and SIGTERM through the wakeup pipe, datagrams of workers.
@@ -38,18 +38,18 @@ PATIENCE = 60.0
 LAST_GRACE = {"grace": 0.2, "handler_grace": 10.0, "save_grace": 60.0}
 
 
-def supervise(argv, environ, told, each_rank):
-    """Never returns: the process ends with the code that the sidecar says, or with the command's own."""
-    supervisor = Supervisor(argv, environ, told, each_rank)
+def supervise(argv, environ, settings, each_rank):
+    """Never returns: the process ends with the code that the sidecar sends, or with the command's own."""
+    supervisor = Supervisor(argv, environ, settings, each_rank)
     code = supervisor.run()
     if code is None:
-        _run_alone(told.get("original") or argv, environ, supervisor)
+        _run_alone(settings.get("original") or argv, environ, supervisor)
     os._exit(code & 0xFF)
 
 
 def _run_alone(argv, environ, supervisor):
     why = supervisor.let_go or "no sidecar came within %d s" % supervisor.waiting.patience
-    context.say("%s; the command runs without Outrider" % why)
+    context.log("%s; the command runs without Outrider" % why)
     signals.let_go()
     context.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})
 
@@ -63,10 +63,10 @@ def patience(environ):
 
 
 class Supervisor:
-    def __init__(self, argv, environ, told, each_rank):
-        self.argv, self.environ, self.told, self.each_rank = argv, environ, told, each_rank
+    def __init__(self, argv, environ, settings, each_rank):
+        self.argv, self.environ, self.settings, self.each_rank = argv, environ, settings, each_rank
         self.volume = environ["OUTRIDER_DIR"]
-        self.watch = bool(told.get("watch"))
+        self.watch = bool(settings.get("watch"))
         self.agent = sidecar_client.Agent(self.volume, self.announcement)
         self.channel = worker_channel.Channel(self.volume, None if self.watch else "up")
         self.hearing = worker_messages.Hearing(self.channel, self.agent)
@@ -86,7 +86,8 @@ class Supervisor:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
-        """The exit code, None where the command runs without us: no sidecar came in time, or it says so (`let_go`)."""
+        """The exit code, or None if the command runs without Outrider: no sidecar came in time, or it released the
+        command (`let_go`)."""
         tree.adopt_orphans()
         self.wakeup.catch()
         self.waiting.begin(time.monotonic())
@@ -103,7 +104,7 @@ class Supervisor:
             self._wait(self._pause(now))
             if self.let_go and not self.watch:
                 return None
-            self._be_told_to_end(self.wakeup.take())
+            self._pass_on_signal(self.wakeup.take())
             self._reap()
             self.checking.look(now)
             self.rehearsing.look(now)
@@ -124,7 +125,8 @@ class Supervisor:
         return min(pauses)
 
     def _wait(self, pause):
-        """A selector made anew: a handful of descriptors, a few times a second at most."""
+        """Waits with a new selector each time: it has a handful of descriptors, and is needed a few times a second at
+        most."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.wakeup.socket, selectors.EVENT_READ)
             selector.register(self.channel.socket, selectors.EVENT_READ)
@@ -138,7 +140,7 @@ class Supervisor:
             for order in self.agent.read() if self.agent.socket else ():
                 self._obey(order)
 
-    def _be_told_to_end(self, number):
+    def _pass_on_signal(self, number):
         if not number:
             return
         self.terminated = number
@@ -148,15 +150,15 @@ class Supervisor:
     def _terminating(self):
         return {"event": "terminating", "reason": signal.Signals(self.terminated).name}
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
     def announcement(self):
         first = {
             "what": "launcher",
             "pid": os.getpid(),
             "rung": "T1",
-            "rung_reason": self.told.get("reason") or "the command runs anew in each generation",
-            "nproc": self.told.get("nproc"),
-            "max_restarts": self.told.get("max_restarts"),
+            "rung_reason": self.settings.get("reason") or "the command is restarted in each generation",
+            "nproc": self.settings.get("nproc"),
+            "max_restarts": self.settings.get("max_restarts"),
             "can_start": not self.watch,
             "running": self.generation if self.workers else None,
             "workers": sorted([local_rank, pid] for pid, local_rank in self.workers.items()),
@@ -221,9 +223,9 @@ class Supervisor:
         if self.watch:
             return "the command runs already, and no template has appeared inside it"
         if generation <= self.highest:
-            return "generation %d.%d is over" % tuple(generation)
+            return "generation %d.%d has ended" % tuple(generation)
         if self.workers or self.ending is not None:
-            return "worker processes of generation %d.%d live" % tuple(self.generation or self.highest)
+            return "worker processes of generation %d.%d are alive" % tuple(self.generation or self.highest)
         return self.shortage
 
     def _say_started(self):
@@ -247,11 +249,11 @@ class Supervisor:
         paths = rank_files.error_paths(self.volume, local_rank)
         exception_report.remove(*paths)
         streams = self.outlet.open(self.generation, self.global_ranks.get(local_rank, local_rank))
-        macro = local_rank if self.told.get("macros") else None
+        macro = local_rank if self.settings.get("macros") else None
         return process_specs.spawn(self.argv, dict(self.environ, **variables), streams, macro, why_not=paths[0])
 
     def _reap(self):
-        """Workers that ended by themselves are told; what they left behind is only cleared away."""
+        """Reports workers that ended by themselves; processes that they left behind are only reaped."""
         self.outlet.tend(may_start=self.ending is None)
         self.memory.look_again()
         if self.ending is not None:
@@ -313,8 +315,8 @@ class Supervisor:
         self.answer_to = answer_to or self.answer_to
 
     def _is_saving(self, save_grace):
-        """While one rank saves, none of the command's processes is signalled: a shell or launcher above it would pass
-        the end on to it, and so would one that loses another of its ranks."""
+        """Whether a rank of the command saves. Then none of its processes is signalled: a shell or launcher above the
+        rank would pass the signal on to it, and so would one that loses another of its ranks."""
         began = time.monotonic()
 
         def is_saving(pid):
@@ -324,10 +326,10 @@ class Supervisor:
         return is_saving
 
     def _end(self):
-        """True where the launcher itself is to end."""
+        """Continues a stop; returns True if the launcher itself must end."""
         pause = self.ending.step()
         for pid, status in oom.killed_first(self.ending.by_itself):
-            del self.ending.by_itself[pid]  # two that are killed at once: the first is why the second is being stopped
+            del self.ending.by_itself[pid]  # if two are killed at once, the first is why the second is being stopped
             if pid in self.workers:
                 self._tell_exit(pid, self.workers.pop(pid), status)
         if pause is not None:

@@ -1,7 +1,7 @@
-"""What `outrider-launch` runs to decide: becomes the template in place, or stays as the supervisor of the command.
+"""The program of `outrider-launch`: becomes the template in place, or stays as the supervisor of the command.
 
-Run as a file by an isolated Python (`-I -S`), so it finds its own package by its path. `--each-rank`
-comes from a template that refused to be one, or from a takeover whose ranks are no Python; the command follows `--`.
+An isolated Python (`-I -S`) runs it as a file, so it finds its package by its own path. `--each-rank` comes from a
+template that cannot be one, or from a replaced torchrun whose ranks are not Python; the command follows `--`.
 """
 
 import os
@@ -27,8 +27,8 @@ def main(arguments):
         from ..command import exec_env
         from . import loop
 
-        told = exec_env.take()
-        loop.supervise(arguments[2:], environ, told, True)
+        settings = exec_env.take()
+        loop.supervise(arguments[2:], environ, settings, True)
         return
     from ..chaos import base as chaos_base
     from ..command import plan as command_plan
@@ -50,8 +50,8 @@ def _become_template(argv, environ, reason):
 
 
 def _take_over(decided, environ):
-    """torchrun's flags are known without it, so its own start (2 to 3 s of imports) is spared where they say it all;
-    else it is run, and the hook inside it takes over."""
+    """Replaces torchrun before it starts if its flags are sufficient, which saves 2 to 3 s of imports; otherwise
+    torchrun runs, and the hook inside it replaces it."""
     from . import torchrun
 
     torchrun.without_torchrun(decided.argv, decided.inner, environ)
@@ -63,5 +63,5 @@ def _supervise(decided, environ):
 
     if decided.kind != "command" and decided.script and "OUTRIDER_SCRIPT" not in environ and not decided.inner:
         environ["OUTRIDER_SCRIPT"] = decided.script
-    told = {"reason": decided.reason, "watch": decided.kind != "command"}
-    loop.supervise(decided.argv, environ, told, environ.get("OUTRIDER_PER_RANK") == "1")
+    settings = {"reason": decided.reason, "watch": decided.kind != "command"}
+    loop.supervise(decided.argv, environ, settings, environ.get("OUTRIDER_PER_RANK") == "1")

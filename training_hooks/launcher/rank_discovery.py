@@ -1,7 +1,7 @@
-"""The ranks inside a command, as far as they show themselves: Python processes below it that have written a page.
+"""Finds the ranks inside a command: Python processes below it that have written a progress page.
 
-Under a launcher a rank may be the command itself or any process below it (a shell's python, DeepSpeed's children), so
-its page, which names its pid and generation, is what it is known by.
+Under a launcher a rank may be the command itself or any process below it (a shell's Python, DeepSpeed's children). Its
+page has its pid and generation, and identifies it.
 """
 
 import os
@@ -16,7 +16,7 @@ class Observed:
         self.folder = rank_files.page_folder(volume)
 
     def readings(self, generation, keep=()):
-        """{local rank: page} of the processes below this one that belong to the generation; None: to any."""
+        """{local rank: page} of the processes below this one that belong to the generation; None: to any generation."""
         found = {}
         for name in self._names():
             reading = progress_page.read(os.path.join(self.folder, name))
@@ -32,8 +32,8 @@ class Observed:
             return []
 
     def split(self, readings, workers, global_ranks):
-        """(ranks that may answer a question, processes of the command in which there is none). `workers` is {pid: local
-        rank} of the command's own processes."""
+        """(ranks that can answer a question, processes of the command without a rank). `workers` is {pid: local rank}
+        of the command's own processes."""
         shown = [fork_worker.Rank(each.pid, local, global_ranks.get(local, local)) for local, each in readings.items()]
         mute = []
         for pid, local_rank in workers.items():
@@ -44,6 +44,6 @@ class Observed:
 
 
 def savers(readings, waited, save_grace):
-    """The pids that are inside a save which is waited for, `waited` seconds after the stop."""
+    """The pids inside a save that a stop still waits for, `waited` seconds after the stop began."""
     saving = [each for each in readings.values() if each.phase == progress_page.CHECKPOINT]
     return {each.pid for each in saving if waited < each.patience(save_grace)}

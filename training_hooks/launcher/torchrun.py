@@ -1,13 +1,13 @@
-"""Takes torchrun over: its flags and its script are kept, its supervision goes to the sidecar.
+"""Replaces torchrun: its flags and its script are used, and the sidecar supervises instead of torchrun.
 
-Two ways to the same end. Where the command line says everything, the template is started without importing torch in a
-launcher that would only be thrown away (`without_torchrun`). Else torchrun runs, and a finder on sys.meta_path replaces
-`launch_agent` when torch.distributed.launcher.api is loaded, the one place that torchrun, `-m torch.distributed.run`,
-`launch` and accelerate's multi-process branches all come through. torch is not imported for it.
+There are two ways. If the command line is sufficient, the template is started directly, without importing torch into a
+launcher that would only be discarded (`without_torchrun`). Otherwise torchrun runs, and a finder on sys.meta_path
+replaces `launch_agent` when torch.distributed.launcher.api is loaded. torchrun, `-m torch.distributed.run`, `launch`
+and accelerate's multi-process branches all call it. torch is not imported for this.
 
-Three shapes: a Python script or module becomes the template in this very process; a bare command (`--no-python`) is
-run once per local rank by the launcher; a function (`--run-path`, elastic_launch) cannot leave its process and is
-passed through, with the reason.
+There are three results. A Python script or module becomes the template in this process. A bare command (`--no-python`)
+is run once per local rank by the launcher. A function (`--run-path`, elastic_launch) cannot leave its process; it runs
+as without Outrider, and the reason is reported.
 """
 
 import importlib.abc
@@ -22,7 +22,7 @@ API = "torch.distributed.launcher.api"
 
 
 def enter(argv):
-    """Called in a Python that is about to be torchrun or accelerate. Returns where torchrun is to run after all."""
+    """Called in a Python that is about to be torchrun or accelerate. It returns if torchrun must run after all."""
     if torch_arguments(argv) is not None:
         found = inner_flags(argv)
         if found is not None:
@@ -31,15 +31,15 @@ def enter(argv):
 
 
 def interpreter_of(argv, environ):
-    """The Python that torchrun would run the script with: PYTHON_EXEC, or its own."""
+    """The Python with which torchrun would run the script: PYTHON_EXEC, or its own."""
     if environ.get("PYTHON_EXEC"):
         return environ["PYTHON_EXEC"]
     return argv[0] if is_python(os.path.basename(argv[0])) else ""
 
 
 def without_torchrun(argv, found, environ):
-    """Replaces this process by the template or launcher that torchrun's flags describe. Returns where they leave
-    something to torchrun: a count that only torch knows, a function, CUDA devices renumbered for each rank."""
+    """Replaces this process by the template or launcher that torchrun's flags describe. It returns if only torchrun can
+    evaluate them: a count that only torch knows, a function, CUDA devices renumbered for each rank."""
     from ..command import plan as command_plan
 
     if is_python(os.path.basename(argv[0])):
@@ -61,24 +61,24 @@ def without_torchrun(argv, found, environ):
 
 
 def _report(rendezvous, ignored):
-    """Once, before anything of the training's is printed; not where the command that runs the job has said it."""
+    """Reports once, before any output of training; the command that runs the job may have reported it already."""
     if os.environ.get("OUTRIDER_FLAGS_TOLD") == "1":
         return
     for flags, why in (
-        (rendezvous, "not needed: Outrider's master forms the world"),
+        (rendezvous, "not needed: Outrider's master forms the generation"),
         (ignored, "not used by Outrider"),
     ):
         if flags:
-            context.say("%s %s %s" % (", ".join(flags), "is" if len(flags) == 1 else "are", why))
+            context.log("%s %s %s" % (", ".join(flags), "is" if len(flags) == 1 else "are", why))
 
 
 def _replace(command, environ, nproc, max_restarts, original):
-    """Never returns: the pid stays, so whoever waits for torchrun waits for the template."""
+    """Never returns. The pid stays the same, so a process that waits for torchrun waits for the template."""
     what = "torchrun's script %s" % next((each for each in command[1:] if each not in ("-u", "-m")), command[0])
     if is_python(os.path.basename(command[0])) and invocation.parse(command).kind in ("script", "module"):
         marked = exec_env.mark(environ, what, nproc, max_restarts, macros=True, original=original)
         context.execute(command, marked)
-    reason = "torchrun runs %s without Python's help: it is run once per local rank" % command[0]
+    reason = "torchrun runs %s, which is not Python: it is run once per local rank" % command[0]
     context.each_rank(command, reason, nproc, max_restarts, macros=True, original=original, environ=environ)
 
 
@@ -88,7 +88,7 @@ def install():
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds one module, by the finders behind it, and wraps its loader; then it is gone."""
+    """Finds one module through the finders after it, wraps its loader, and removes itself."""
 
     def find_spec(self, name, path=None, target=None):
         if name != API:
@@ -118,7 +118,7 @@ class Loader(importlib.abc.Loader):
 
 
 def replaced(launch_agent):
-    """`launch_agent` for scripts and commands; the real one for functions, and where a template lives already."""
+    """`launch_agent` for scripts and commands; the real one for functions, and if a template exists already."""
 
     def launch_agent_of_outrider(config, entrypoint, args, *more, **named):
         from ..command import trainer_detection
@@ -127,9 +127,9 @@ def replaced(launch_agent):
             if isinstance(entrypoint, str) and not trainer_detection.is_claimed(os.environ):
                 _take_over(config, entrypoint, [str(each) for each in args])
             elif not isinstance(entrypoint, str):
-                context.say("a function was given to torch's launcher: it runs as without Outrider")
-        except Exception as error:  # a torch whose LaunchConfig is unknown: torchrun does what it always did
-            context.say("torchrun could not be taken over (%s: %s)" % (type(error).__name__, error))
+                context.log("a function was given to torch's launcher: it runs as without Outrider")
+        except Exception as error:  # this torch has an unknown LaunchConfig: torchrun runs as without Outrider
+            context.log("torchrun could not be replaced (%s: %s)" % (type(error).__name__, error))
         return launch_agent(config, entrypoint, args, *more, **named)
 
     return launch_agent_of_outrider

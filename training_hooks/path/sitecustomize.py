@@ -1,10 +1,10 @@
-"""Python imports this at its start, in every process that has the hooks folder on its PYTHONPATH. That is the trainer,
-but pip and DataLoader workers as well, and interpreters of any version.
+"""Loads the hooks at the start of every Python process that has the hooks folder on its PYTHONPATH.
 
-So it decides with one look at the environment, before it imports anything (a descendant of a rank pays for this file
-alone), leaves no folder on sys.path, and hands on to the user's own sitecustomize, which Python would have found had
-this one not stood before it. Python 2.7 can read it; below 3.8 and outside a member (no OUTRIDER_DIR) it does nothing
-else. It raises only what the user's own raises, as Python expects.
+That is the trainer, but also pip, DataLoader workers, and interpreters of any version. So it decides by one look at the
+environment, before it imports anything (a descendant of a rank pays for this file alone), leaves no folder on sys.path,
+and then runs the user's own sitecustomize, which this one shadows. Python 2.7 can read it; below 3.8 and outside a
+member (no OUTRIDER_DIR) it does nothing else. It raises only what the user's own sitecustomize raises, as Python
+expects.
 """
 
 import os
@@ -16,13 +16,13 @@ def _own_folder():
 
 
 def _leave_path(own):
-    """This folder off sys.path; returns sys.path without it."""
+    """Removes this folder from sys.path; returns the new sys.path."""
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != own]
     return list(sys.path)
 
 
 def _run_next(path):
-    """The sitecustomize that Python would have taken, run in its own name."""
+    """Runs the sitecustomize that Python would have found without this one."""
     if sys.version_info < (3, 5):
         import imp
 
@@ -45,7 +45,7 @@ def _run_next(path):
 
 
 def _enter(own):
-    """Loads the hooks, from beside this file (a pod) or from the package that holds this folder (an installation)."""
+    """Loads the hooks, from beside this file (in a pod) or from the package that contains its folder (installed)."""
     import importlib.util
 
     folder = os.path.join(own, "training_hooks")
@@ -65,19 +65,19 @@ _path = _leave_path(_own)
 _failure = None
 try:
     _run_next(_path)
-except Exception as error:  # the user's own failed: Python says so, once ours is done
+except Exception as error:  # the user's own failed: raised again after the hooks are loaded
     _failure = error
 if "OUTRIDER_WORKER" in os.environ:
     os.environ.pop("OUTRIDER_TEMPLATE", None)
 elif sys.version_info >= (3, 8) and os.environ.get("OUTRIDER_DIR"):
     try:
         _enter(_own)
-    except Exception:  # whatever is wrong with the hooks, the script runs
+    except Exception:  # the script runs even if the hooks fail
         if os.environ.get("OUTRIDER_DEBUG"):
             import traceback
 
             traceback.print_exc()
 if "OUTRIDER_REHEARSAL" in os.environ:
-    os._exit(1)  # a rehearsal never comes to the script
+    os._exit(1)  # a rehearsal must never run the script
 if _failure is not None:
     raise _failure

@@ -1,1 +1,1 @@
-"""The template: a process with the script's imports done, which forks the ranks."""
+"""The template: a process that has done the script's imports and forks the ranks."""

@@ -1,9 +1,9 @@
-"""Becomes the template: a parked interpreter of the trainer, imports done, that forks worker processes on demand.
+"""Becomes the template: a waiting interpreter of the trainer, with imports done, that forks worker processes.
 
-`become` is called from within sitecustomize. In the template it never returns; in each worker process it returns, and
-CPython goes on and runs the script exactly as it was called. Where no sidecar comes, it returns in the first process
-itself: the script runs as without us. Where the process cannot be forked safely, it is given to the launcher, which
-runs the same command anew for each generation.
+`become` is called from sitecustomize. In the template it never returns. In each worker process it returns, and CPython
+runs the script exactly as it was called. If no sidecar comes, it returns in the first process itself, and the script
+runs as without Outrider. If the process cannot be forked safely, it becomes the launcher, which runs the same command
+again for each generation.
 """
 
 import gc
@@ -18,45 +18,45 @@ from ..rank import known_checkpoints
 from . import fork_safety, fork_worker, loop, preimport, proctitle, rehearsal
 
 NO_SIDECAR = 60.0
-"""Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
+"""Seconds to wait for a sidecar, unless OUTRIDER_PATIENCE has another number."""
 LOCK_PATIENCE = 5.0
 
 
 class Description:
-    """What an announcement says of this template."""
+    """The fields of this template's announcement to the sidecar."""
 
     def __init__(self, nproc=None, max_restarts=None, reason=""):
         self.nproc, self.max_restarts, self.reason = nproc, max_restarts, reason
 
 
 class Beginning:
-    """This process as it was before the template changed anything, to begin again from and to give to the ranks."""
+    """This process before the template changed anything: used to start over, and to set up the ranks."""
 
     def __init__(self):
         self.again = dict(os.environ, OUTRIDER_TEMPLATE="1")
         self.skip = json.loads(os.environ.pop(preimport.SKIP, "{}"))
-        self.told = exec_env.take()
+        self.settings = exec_env.take()
         self.patience = float(os.environ.get("OUTRIDER_PATIENCE") or NO_SIDECAR)
         self.environment = dict(os.environ)
         self.called = invocation.current()
         self.signals = fork_worker.saved_signals()
 
-    def anew(self):
-        """Executes the same command anew: what this process has imported lies on the disk no more."""
+    def restart(self):
+        """Executes the same command again, because the files that this process has imported have changed on disk."""
         kept = {name: value for name, value in self.again.items() if name != preimport.SKIP}
         os.execve(sys.executable, invocation.command_line(), kept)
 
     def without(self, culprit, why):
-        """Executes the same command anew, to leave one more import to the workers."""
+        """Executes the same command again, with one more import left to the workers."""
         skip = json.dumps(dict(self.skip, **{culprit: why}), sort_keys=True)
         os.execve(sys.executable, invocation.command_line(), {**self.again, preimport.SKIP: skip})
 
 
 def become(why):
-    """Returns in worker processes, and where this process turns out not to be one for a template.
+    """Returns in worker processes, and in a process that turns out not to be a template.
 
-    `why`: what made this process the trainer, one clause; what an inner launcher asked for is in the environment
-    (`command.exec_env`). The mark must have left os.environ already.
+    `why`: what made this process the trainer, as a clause; the settings of an inner launcher are in the environment
+    (`command.exec_env`). The mark must have been removed from os.environ before.
     """
     start = Beginning()
     if rehearsal.VARIABLE in os.environ:
@@ -83,15 +83,16 @@ def become(why):
 
 
 def warm_up(start):
-    """The early imports and the self check; returns what was done. Not to return is to begin again, or to be T1."""
-    if (start.told.get("nproc") or int(start.environment.get("OUTRIDER_NPROC") or 1)) > 1:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does; libgomp reads it when torch is imported
+    """Does the early imports and the self check; returns what was done. Otherwise it starts over, or becomes the
+    launcher."""
+    if (start.settings.get("nproc") or int(start.environment.get("OUTRIDER_NPROC") or 1)) > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does; libgomp reads it when torch is imported
     patches.prepare()
     first = preimport.Early(start.called, start.skip, start.without)
     first.notes += ["%s is left to the worker processes: %s" % item for item in sorted(start.skip.items())]
     try:
         first.run()
-    except Exception as error:  # an import failed as it will in the script, which then says so itself
+    except Exception as error:  # the import will fail in the script too, which then reports it
         first.notes.append("the early imports ended with %s: %s" % (type(error).__name__, error))
     problem = fork_safety.why_not()
     if problem:
@@ -107,7 +108,7 @@ def enter_script(template, child, start, first, loaded_with):
     template.unblock()
     environment = dict(child.defaults, **dict(start.environment, **child.environment))
     fork_worker.set_environment(environment)
-    if start.told.get("macros"):
+    if start.settings.get("macros"):
         sys.argv[1:] = exec_env.fill_in(sys.argv[1:], child.spec["local_rank"])
     template.redirect(child)
     fork_worker.name_process(environment, child.spec["local_rank"])
@@ -124,8 +125,9 @@ def enter_script(template, child, start, first, loaded_with):
 
 
 def describe(start, why, first):
-    told = start.told
-    return Description(told.get("nproc"), told.get("max_restarts"), reason_of(told.get("reason") or why, first))
+    settings = start.settings
+    reason = reason_of(settings.get("reason") or why, first)
+    return Description(settings.get("nproc"), settings.get("max_restarts"), reason)
 
 
 def reason_of(why, first):
@@ -134,7 +136,7 @@ def reason_of(why, first):
 
 
 def leave_out_or_hand_over(start, first, problem):
-    """Where an import is to blame, begin again without it: the workers import it. Else T1."""
+    """If an import is the cause, starts over with that import left to the workers; otherwise becomes the launcher."""
     if first.tasks and "thread" in problem:
         culprit = max(first.tasks, key=first.tasks.get)
         culprit = culprit if culprit in preimport.BEHIND else culprit.partition(".")[0]
@@ -148,7 +150,7 @@ def leave_out_or_hand_over(start, first, problem):
 
 
 def only_one(volume, patience):
-    """The lock of this container's one template; None where another holds it. A record lock: no child inherits it."""
+    """The lock of this container's one template, or None if another process has it. No child inherits a record lock."""
     import fcntl
 
     until = time.monotonic() + patience
@@ -167,7 +169,7 @@ def only_one(volume, patience):
 
 
 def run_alone(template, start):
-    """Nobody came, or the sidecar lets it go: the script runs here, as without us."""
+    """Runs the script here as without Outrider: no sidecar came, or it released the process."""
     template.forget_everything()
     fork_worker.restore_signals(start.signals)
     fork_worker.set_environment(start.environment)

@@ -1,8 +1,8 @@
-"""Whether the files from which this process has imported are still those that lie on the disk.
+"""Detects whether files that this process has imported have changed on disk.
 
-A template whose installation was changed (`pip install -U`) must not be forked again: its ranks would run what is no
-longer there. An installer that changes a package renames an entry of its site folder, so those folders are asked first:
-a few `stat`s at each start; the files themselves only where one of them differs.
+A template whose installation was changed (`pip install -U`) must not fork again: its ranks would run code that no
+longer exists. An installer that changes a package renames an entry of its site folder, so these folders are checked
+first, by a few `stat` calls at each start; the files themselves are checked only if a folder differs.
 """
 
 import os
@@ -12,7 +12,7 @@ SITES = ("site-packages", "dist-packages")
 
 
 class Stamps:
-    """Taken when the imports are done."""
+    """The state of the files when the imports are done."""
 
     def __init__(self):
         self.sites = _stamps(path for path in sys.path if os.path.basename(path.rstrip("/")) in SITES)
@@ -20,7 +20,7 @@ class Stamps:
         self.files = _stamps(path for path in origins if isinstance(path, str) and _is_of_a_site(path))
 
     def changed(self):
-        """The first file that is another one now, else "". A file that is gone for the moment says nothing."""
+        """The first changed file, or "". A file that is missing for the moment does not count."""
         sites = _stamps(self.sites)
         if sites == self.sites:
             return ""

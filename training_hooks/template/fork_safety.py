@@ -1,8 +1,8 @@
-"""May this process be forked again and again? Looked at once, after the imports.
+"""Decides once, after the imports, whether this process may be forked repeatedly.
 
-Threads do not survive a fork, and locks they held stay locked for ever; a device's context is void in a child.
-OpenBLAS's pool ends at a fork (its own handler), an OpenMP pool does not: so a throw-away child is forked first, then
-counted.
+Threads do not survive a fork, and locks that they held stay locked for ever; a device's context is invalid in a child.
+OpenBLAS's pool ends at a fork (by its own handler), an OpenMP pool does not. So a throw-away child is forked first, and
+the threads are counted then.
 """
 
 import os
@@ -14,7 +14,8 @@ from ..process import tree
 
 
 def end_pools():
-    """Of threads that end at a fork. From 3.12 on Python warns of a fork beside threads; this child does nothing."""
+    """Ends thread pools that end at a fork. From 3.12 Python warns about a fork beside threads; this child does
+    nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pid = os.fork()
@@ -24,7 +25,7 @@ def end_pools():
 
 
 def why_not():
-    """The reason why this process must not be a template, "" where it may."""
+    """The reason why this process must not be a template, or ""."""
     end_pools()
     tasks = len(os.listdir("/proc/self/task"))
     named = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]

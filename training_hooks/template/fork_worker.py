@@ -1,8 +1,8 @@
-"""From fork to script: what makes the child of a template a worker process of its generation.
+"""Turns the child of a template into a worker process of its generation, between the fork and the script.
 
-The child must be what a fresh process would be: signals as the template found them, the environment it was started with
-plus the generation's, nothing of the template's open, its own session (as torchrun gives each rank), and random where a
-fresh process is random: numpy's global state and torch's default generator are reseeded, Python's own is by itself.
+The child must equal a fresh process: signals as the template found them, its original environment plus the
+generation's, no open file of the template, its own session (as torchrun gives each rank), and random values as in a
+fresh process: numpy's global state and torch's default generator are reseeded, Python's own reseeds itself.
 """
 
 import importlib
@@ -24,7 +24,7 @@ class Rank:
 
 
 def saved_signals():
-    """What the process was started with: dispositions by number."""
+    """The signal dispositions with which the process was started, by number."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP, signal.SIGPIPE)
     return {number: signal.getsignal(number) for number in numbers}
 
@@ -36,11 +36,11 @@ def restore_signals(dispositions):
             signal.signal(number, handler)
 
 
-def set_environment(wanted):
-    """Makes os.environ exactly that, through putenv, with as few calls as it takes."""
-    for name in [name for name in os.environ if name not in wanted]:
+def set_environment(target):
+    """Makes os.environ equal to `target`, through putenv, with as few calls as possible."""
+    for name in [name for name in os.environ if name not in target]:
         del os.environ[name]
-    for name, value in wanted.items():
+    for name, value in target.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
 
@@ -55,16 +55,16 @@ def reseed():
 
 
 def keep_thread_count(loaded_with):
-    """libgomp read OMP_NUM_THREADS when torch was imported in the template; where the generation says another number,
-    it is set as if it had been read now."""
-    wanted, torch = os.environ.get("OMP_NUM_THREADS"), sys.modules.get("torch")
-    if torch is not None and wanted and wanted != loaded_with and wanted.isdigit():
-        torch.set_num_threads(int(wanted))
+    """Applies the generation's OMP_NUM_THREADS if it differs: libgomp read the variable when the template imported
+    torch."""
+    count, torch = os.environ.get("OMP_NUM_THREADS"), sys.modules.get("torch")
+    if torch is not None and count and count != loaded_with and count.isdigit():
+        torch.set_num_threads(int(count))
 
 
 def forget_hidden(folder, kept):
-    """A module of the standard library that only the hooks have imported, and that the script's folder hides with one
-    of its own, is imported again by the script, which then gets its own."""
+    """Drops standard library modules that only the hooks have imported and that the script's folder shadows, so the
+    script imports its own."""
     try:
         entries = os.listdir(folder or ".")
     except OSError:
@@ -77,12 +77,12 @@ def forget_hidden(folder, kept):
 
 
 def watch(volume, spec, generation, known_before):
-    """The worker side of the hooks; a volume that cannot be written leaves the rank unobserved."""
+    """Sets up the worker side of the hooks; if the volume is not writable the rank stays unobserved."""
     try:
         watched = worker.Worker(volume, spec["local_rank"], generation, known_before)
         worker.activate(watched)
         patches.count_steps(watched)
-    except Exception:  # never in the way of the training
+    except Exception:  # the hooks must never stop training
         os.environ.setdefault("OUTRIDER_WORKER", str(os.getpid()))
 
 
@@ -91,7 +91,7 @@ def name_process(environment, local_rank):
 
 
 def begin(parent):
-    """First in the child."""
+    """The first call in the child."""
     tree.die_with_parent(parent)
     try:
         os.setsid()
@@ -100,6 +100,6 @@ def begin(parent):
 
 
 def settle():
-    """Last in the child: what a fresh interpreter would not have cached."""
+    """The last call in the child: clears what a fresh interpreter would not have cached."""
     reseed()
     importlib.invalidate_caches()

@@ -1,9 +1,9 @@
-"""Reads a script's top level, without running it, for the statements that cannot change what a later import means.
+"""Reads a script's top level, without running it, for statements that cannot change the meaning of a later import.
 
 A template may import early only what the script would import anyway, in its order and with its meaning. A call of
-unknown code before an import could change that (sys.path, os.environ, an import hook), so the reading knows only what
-is harmless: definitions, constants, and calls of functions named below or of objects made by them. Everything else ends
-it, which costs time at each start of a worker process, never correctness.
+unknown code before an import could change that (sys.path, os.environ, an import hook). So only harmless statements are
+accepted: definitions, constants, and calls of functions listed below or of objects that they return. Any other
+statement ends the analysis, which costs time at each start of a worker process, but never correctness.
 """
 
 import ast
@@ -26,14 +26,15 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Names:
-    """What the names of one module's top level mean, as far as the reading has come: the dotted path of something
-    imported from an installation, "" for a harmless object, None for what is unknown."""
+    """The meaning of the names of one module's top level, as far as the analysis has come: the dotted path of an import
+    from an installation, "" for a harmless object, None if unknown."""
 
     def __init__(self):
         self.meaning = {}
 
     def dotted(self, node):
-        """`torch.nn.Linear` for the expression that means it; "" below a harmless object; None where unknown."""
+        """The dotted path, such as `torch.nn.Linear`, that an expression means; "" below a harmless object; None if
+        unknown."""
         if isinstance(node, ast.Name):
             if node.id in self.meaning:
                 return self.meaning[node.id]
@@ -52,7 +53,7 @@ class Names:
         return path == "" or path.startswith("builtins.") or any(path.startswith(known) for known in HARMLESS)
 
     def is_harmless(self, node):
-        """Can evaluating this expression change what an import means?"""
+        """Whether evaluating this expression cannot change the meaning of an import."""
         if isinstance(node, ast.Lambda):
             return all(self.is_harmless(each) for each in node.args.defaults)
         if isinstance(node, ast.Call) and not self.may_call(node.func):
@@ -62,7 +63,7 @@ class Names:
         return all(self.is_harmless(child) for child in ast.iter_child_nodes(node))
 
     def allows(self, statement):
-        """The same for a statement without an import in it; names it binds are remembered."""
+        """The same for a statement without an import; the names that it binds are recorded."""
         if isinstance(statement, DEFINITIONS):
             return self._allows_definition(statement)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -147,7 +148,7 @@ def environment_assignment(node, names):
 
 
 def is_main_test(test):
-    """`__name__ == "__main__"`, either way round."""
+    """Whether it is `__name__ == "__main__"`, either way round."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
         return False
     sides = [test.left, test.comparators[0]]
@@ -164,7 +165,7 @@ def imports_in(statement):
 
 
 def mentions(tree, prefixes):
-    """Does any string constant in the tree start with one of these?"""
+    """Whether a string constant in the tree starts with one of these prefixes."""
     return any(
         isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(prefixes)
         for node in ast.walk(tree)

@@ -1,7 +1,7 @@
-"""Whether the next ranks would come through their imports, as far as that is certain (`rehearsal`).
+"""Decides whether the next ranks would fail in their imports, as far as that is certain (`rehearsal`).
 
-The restart of a script that works must never be refused. So an error counts only where nothing before it may have
-changed what it is about: a path that is set, a module that is written, a name that is patched, a condition, a handler.
+The restart of a working script must never be refused. So an error counts only if no earlier statement can have changed
+its cause: a path that is set, a module that is written, a patched name, a condition, a handler.
 """
 
 import ast
@@ -12,7 +12,7 @@ from . import import_analysis, preimport
 
 
 def judged(careful):
-    """`refused` with what the next ranks would end with before the script's first own statement, if that is certain."""
+    """`refused` with the error of the next ranks before the script's first own statement, if that is certain."""
     try:
         careful.run()
     except Wrong as wrong:
@@ -21,24 +21,24 @@ def judged(careful):
         if careful.may_have_made_it():
             return {"unchecked": "%s: %s" % (type(error).__name__, error)}
         return {"refused": "%s: %s: %s" % (careful.place(), type(error).__name__, error)}
-    except Exception as error:  # whatever it is, it is ours, and the script may be well
+    except Exception as error:  # the fault may be in this check; the script may be correct
         return {"unchecked": "%s: %s" % (type(error).__name__, error)}
     return {"parked": len(careful.done)}
 
 
 class Wrong(Exception):
-    """What is wrong, with its file and line."""
+    """An error of the script, with its file and line."""
 
 
 class Careful(preimport.Early):
-    """The early imports, where an error is an answer. What the reading does not understand
-    (`template.preimport.Stopped`) ends it, because from there on an import may mean something else; behind that, only
-    files are compiled which the script imports in any case."""
+    """Early imports whose errors are reported. The analysis ends at a statement that it does not understand
+    (`template.preimport.Stopped`), because an import after it may mean something else. After that only files that the
+    script imports in any case are compiled."""
 
     def __init__(self, invocation, skip=None, begin_again=None):
         super().__init__(invocation, skip, begin_again)
-        self.wanted, self.compiled = [], {}
-        """(place, module, name) of what is imported by its name; trees by their files."""
+        self.imported_names, self.compiled = [], {}
+        """`imported_names`: (place, module, name) of each import by name. `compiled`: the syntax trees by file."""
 
     def place(self):
         return "%s line %d" % (_shown(self.file), self.line)
@@ -58,24 +58,24 @@ class Careful(preimport.Early):
     def _parse(self, source, name):
         try:
             tree = super()._parse(source, name)
-            compile(tree, name, "exec", dont_inherit=True)  # what only the compiler sees: a return outside a function
+            compile(tree, name, "exec", dont_inherit=True)  # finds what only the compiler rejects: return outside a def
         except SyntaxError as error:
             where = "%s line %s" % (_shown(name), error.lineno) if error.lineno else _shown(name)
             raise Wrong("%s: %s: %s" % (where, type(error).__name__, error.msg)) from None
-        except ValueError as error:  # null bytes
+        except ValueError as error:  # the file contains null bytes
             raise Wrong("%s: %s" % (_shown(name), error)) from None
         self.compiled[name] = tree
         return tree
 
     def _try(self, node, names, package, is_main):
-        """The script may have an answer to whatever is wrong there."""
-        before = len(self.wanted)
+        """Stops at an error inside a try statement, since the script may handle it."""
+        before = len(self.imported_names)
         try:
             super()._try(node, names, package, is_main)
         except (Wrong, ImportError):
             raise preimport.Stopped("line %d: an import that may fail" % node.lineno) from None
         finally:
-            del self.wanted[before:]
+            del self.imported_names[before:]
 
     def _import_from(self, node, names, package):
         place = self.place()
@@ -85,10 +85,10 @@ class Careful(preimport.Early):
             parts = (package or "").split(".")
             dotted = ".".join(parts[: len(parts) - node.level + 1] + ([dotted] if dotted else []))
         if dotted != "__main__":
-            self.wanted += [(place, dotted, alias.name) for alias in node.names if alias.name != "*"]
+            self.imported_names += [(place, dotted, alias.name) for alias in node.names if alias.name != "*"]
 
     def _compile_imports(self, tree):
-        """Of what is imported without a condition, below what could not be understood."""
+        """Compiles unconditional imports after the statement at which the analysis has stopped."""
         for node in tree.body:
             if isinstance(node, ast.Raise):
                 return
@@ -108,7 +108,7 @@ class Careful(preimport.Early):
                 self._compile_imports(self._tree_of(found))
 
     def may_have_made_it(self):
-        """Whether anything was called before the import that fails, which may have set a path or written a module."""
+        """Whether a call before the failing import may have set a path or written a module."""
         last = dict(self.above, **{self.file: self.line})
         for path, tree in self.compiled.items():
             for node in tree.body:
@@ -118,13 +118,13 @@ class Careful(preimport.Early):
         return False
 
     def check_names(self):
-        """The early imports are done: is in a module what was imported from it by its name?"""
-        for place, dotted, name in self.wanted:
+        """After the early imports: checks that each name imported from a module exists there."""
+        for place, dotted, name in self.imported_names:
             if not self._has(dotted, name):
                 raise Wrong("%s: ImportError: cannot import name %r from %r" % (place, name, dotted))
 
     def _has(self, dotted, name):
-        """True too where that cannot be said."""
+        """Whether the module has the name; True also if that cannot be decided."""
         chain = list(self._chain(dotted + "." + name))
         if chain and chain[-1][0] == dotted + "." + name:
             return True
@@ -139,7 +139,8 @@ class Careful(preimport.Early):
 
 
 def _calls(node):
-    """But for what many scripts begin with: warnings, logging, an environment variable."""
+    """Whether it is a call, other than those that many scripts begin with: warnings, logging, an environment
+    variable."""
     if not isinstance(node, ast.Call):
         return False
     root = node.func
@@ -154,7 +155,7 @@ def _has_attribute(module, name):
         return True
     except AttributeError:
         return False
-    except Exception:  # it is made when it is asked for, and what came of that is the ranks' to say
+    except Exception:  # the module creates the name on request, and fails: the ranks will report that
         return True
 
 
@@ -162,7 +163,7 @@ DYNAMIC = ("setattr", "globals", "vars", "exec", "eval", "__dict__", "__getattr_
 
 
 def _sets_by_name(tree, name):
-    """Does it set such an attribute of something, or in a way that nobody can read?"""
+    """Whether it sets such an attribute of an object, or in a way that cannot be analyzed."""
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
         for node in ast.walk(tree)
@@ -170,7 +171,7 @@ def _sets_by_name(tree, name):
 
 
 def _binds(tree, name):
-    """Whether anything in a module may bind that name, wherever it stands."""
+    """Whether any statement of a module may bind that name."""
     return name.startswith("__") or any(_binds_here(node, name) for node in ast.walk(tree))
 
 
@@ -186,6 +187,6 @@ def _binds_here(node, name):
 
 
 def _shown(path):
-    """As the user would name it."""
+    """The path as the user would write it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative

@@ -1,10 +1,10 @@
-"""The parked template: one selector loop that obeys the sidecar's orders, forks, reaps and reports.
+"""The waiting template: one selector loop that obeys the sidecar's orders, forks, reaps and reports.
 
 Everything is an event: an order on agent.sock, SIGCHLD and SIGTERM through the wakeup pipe, a datagram of a worker
-process. No order waits for a poll, so a start costs the fork and a death is told within milliseconds.
+process. No order waits for a poll, so a start costs the fork, and a death is reported within milliseconds.
 
-SIGTERM is held back and told as `terminating`: the sidecar decides what becomes of the ranks. Without a sidecar it is
-passed on to them, and the container ends as it would without us.
+SIGTERM is held back and reported as `terminating`: the sidecar decides what happens to the ranks. Without a sidecar the
+signal is passed on to them, and the container ends as it would without Outrider.
 """
 
 import os
@@ -36,7 +36,7 @@ ALL_SIGNALS = signal.valid_signals() if hasattr(signal, "valid_signals") else ra
 
 
 class Child:
-    """What a worker process needs to know, straight after the fork."""
+    """The values that a worker process needs directly after the fork."""
 
     def __init__(self, spec, environment, order, generation, streams):
         self.spec, self.environment, self.generation = spec, environment, generation
@@ -47,7 +47,7 @@ class Child:
 
 class Template:
     def __init__(self, volume, description, start):
-        """`start.patience`: seconds from `run` on that a sidecar is waited for, however long the imports took."""
+        """`start.patience`: seconds to wait for a sidecar from `run` on, however long the imports took."""
         self.volume, self.description, self.start = volume, description, start
         self.called = start.called
         self.waiting, self.let_go = unsupervised.Waiting(volume, start.patience), ""
@@ -72,8 +72,8 @@ class Template:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
-        """Returns a Child in each worker process, and None where the command runs without us: no sidecar came in time,
-        or it says so (`let_go`)."""
+        """Returns a Child in each worker process, and None if the command runs without Outrider: no sidecar came in
+        time, or it released the command (`let_go`)."""
         tree.adopt_orphans()
         exit_state.clear(self.volume)
         self.wakeup.catch()
@@ -91,7 +91,7 @@ class Template:
             self._watch_agent()
             ready = {key.fileobj for key, _ in self.selector.select(self._pause(now))}
             if self.wakeup.socket in ready:
-                self._be_told_to_end(self.wakeup.take())
+                self._pass_on_signal(self.wakeup.take())
             self._reap()
             self.outlet.tend(may_start=self.ending is None)
             self.checking.look(now)
@@ -108,7 +108,7 @@ class Template:
             if self.ending is not None:
                 self._end()
 
-    def _be_told_to_end(self, number):
+    def _pass_on_signal(self, number):
         if not number:
             return
         self.terminated = number
@@ -120,23 +120,23 @@ class Template:
         return {"event": "terminating", "reason": signal.Signals(self.terminated).name}
 
     def _watch_agent(self):
-        """Keeps the selector on the agent's present socket, and on writing only while something is left to write."""
-        wanted = self.agent.socket
+        """Registers the agent's current socket, and for writing only while data is left to write."""
+        current = self.agent.socket
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.agent.wants_to_write else 0)
-        if self._registered is not None and self._registered[0] is not wanted:
+        if self._registered is not None and self._registered[0] is not current:
             try:
                 self.selector.unregister(self._registered[0])
             except (KeyError, ValueError):
                 self._rebuild()
             self._registered = None
-        if wanted is not None and self._registered is None:
-            self.selector.register(wanted, mask)
-        elif wanted is not None and self._registered[1] != mask:
-            self.selector.modify(wanted, mask)
-        self._registered = (wanted, mask) if wanted is not None else None
+        if current is not None and self._registered is None:
+            self.selector.register(current, mask)
+        elif current is not None and self._registered[1] != mask:
+            self.selector.modify(current, mask)
+        self._registered = (current, mask) if current is not None else None
 
     def _rebuild(self):
-        """A socket that was closed has left epoll, but not the selector's own map."""
+        """Creates the selector again: a closed socket has left epoll, but not the selector's own map."""
         self.selector.close()
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.wakeup.socket, selectors.EVENT_READ)
@@ -160,7 +160,7 @@ class Template:
             pauses.append(self.rehearsing.pause(now))
         return min(pauses) if pauses else None
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
     def announcement(self):
         first = {
             "what": "template",
@@ -218,15 +218,15 @@ class Template:
         self.rehearsing.interrupt()
         if self.stamps.changed():
             self.outlet.finish()
-            self.start.anew()  # the sidecar finds the same process again, and repeats its order
+            self.start.restart()  # the sidecar finds the same process again, and repeats its order
         self.outlet.follow(order.get("patterns"))
         return self._fork_all(order)
 
     def _why_not(self, generation):
         if generation < self.highest or generation <= self.stopped:
-            return "generation %d.%d is over" % tuple(generation)
+            return "generation %d.%d has ended" % tuple(generation)
         if self.ending is not None or self.ranks:
-            return "worker processes of generation %d.%d live" % tuple(self.generation)
+            return "worker processes of generation %d.%d are alive" % tuple(self.generation)
         return self.shortage
 
     def _fork_all(self, order):
@@ -255,7 +255,7 @@ class Template:
         return None
 
     def _give_up(self, error):
-        """Leaves nothing running."""
+        """Ends every worker process after a failed start."""
         tree.end(list(self.ranks), grace=0.0, handler_grace=0.0, keep=self.outlet.keep)
         self.ranks, self.stopped = {}, self.generation
         self.agent.send({"event": "not_started", "generation": self.generation, "error": error})
@@ -322,7 +322,7 @@ class Template:
         self._end_all(generation, order, generation)
 
     def _end_all(self, generation, order, answer):
-        """Begins to end every worker process, or goes on ending them with the newer patience."""
+        """Begins to end every worker process, or continues with the newer patience."""
         self.stopped = max(self.stopped, list(generation))
         if answer is not None and answer not in self.answers:
             self.answers.append(answer)
@@ -343,7 +343,7 @@ class Template:
     def _end(self):
         pause = self.ending.step()
         for pid, status in oom.killed_first(self.ending.by_itself):
-            del self.ending.by_itself[pid]  # two that are killed at once: the first is why the second is being stopped
+            del self.ending.by_itself[pid]  # if two are killed at once, the first is why the second is being stopped
             self._exited(self.ranks.pop(pid), status)
         if pause is not None:
             self.ending_pause = pause
@@ -365,10 +365,11 @@ class Template:
             os.close(fd)
 
     def redirect(self, child):
-        """In the child: its output goes to the reader; where none is wanted it is inherited untouched."""
+        """Called in the child: redirects its output to the reader; without a reader the output is inherited
+        unchanged."""
         if child.streams:
-            for fd, wanted in zip(child.streams, (1, 2)):
-                os.dup2(fd, wanted)
+            for fd, standard in zip(child.streams, (1, 2)):
+                os.dup2(fd, standard)
                 os.close(fd)
             if self.outlet.by_lines:
                 sys.stdout.reconfigure(line_buffering=True)
@@ -380,7 +381,7 @@ class Template:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
     def forget_everything(self):
-        """Closes what is the template's alone."""
+        """Closes everything that belongs to the template alone."""
         self.selector.close()
         if self.agent.socket:
             self.agent.socket.close()

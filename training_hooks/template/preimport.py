@@ -1,16 +1,16 @@
-"""The imports that a template does before it parks, so that a worker process starts with them done.
+"""The imports that a template does before it waits, so that a worker process starts with them done.
 
-They are the script's own, in its order, up to the first statement that could change what an import means
-(`template.import_analysis`). The laws:
+They are the script's own, in its order, up to the first statement that could change the meaning of an import
+(`template.import_analysis`). The rules:
 
-- A name means what it will mean to the script: its folder (the working directory for `-m`) stands first on sys.path
-  meanwhile, as it will later.
-- Only what an installation holds (the standard library, site-packages) is imported. The user's own modules are read,
-  not run, so that a bug fixed in them is live at the next start; what they import counts as the script's.
-- What starts threads or touches devices or MPI is denied, and what looks at its rank while it is imported
-(`template.rank_env_audit`).
-- When an import would run a module of the user's or a denied one behind our back, nothing of it may stay: this process
-  begins again (exec, same command line) and leaves that import to the worker processes.
+- A name means what it will mean to the script: its folder (the working directory for `-m`) is first on sys.path during
+  the imports, as it will be later.
+- Only what an installation contains (the standard library, site-packages) is imported. The user's own modules are read,
+  not run, so that a fix in them is effective at the next start; their imports count as the script's.
+- Modules that start threads or touch devices or MPI are not imported, nor those that read their rank during the import
+  (`template.rank_env_audit`).
+- If an import would run a user's module or an excluded one indirectly, no trace of it may stay: this process starts
+  over (exec, same command line) and leaves that import to the worker processes.
 """
 
 import ast
@@ -28,15 +28,15 @@ DENIED = {
 }  # fmt: skip
 BEHIND = ("torch._dynamo", "torch.profiler._cupti_monitor", "torch.utils.serialization.config", "numpy.random",
           "multiprocessing.queues", "multiprocessing.synchronize", "multiprocessing.popen_fork")  # fmt: skip
-"""What init_process_group, DDP, the first backward, step, save and DataLoader import by themselves (measured with torch
-2.13: 823, 0, 4, 0, 2 and 3 modules)."""
+"""Modules that init_process_group, DDP, the first backward, step, save and DataLoader import by themselves (measured
+with torch 2.13: 823, 0, 4, 0, 2 and 3 modules)."""
 READ_AT_IMPORT = ("TORCHDYNAMO", "TORCHINDUCTOR", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE")
-"""torch._dynamo reads these when it is imported; a script that names one may set it before that."""
+"""Variables that torch._dynamo reads at its import; a script that names one may set it before that."""
 STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 class Stopped(Exception):
-    """The reading came to a statement that could change what an import means."""
+    """The analysis reached a statement that could change the meaning of an import."""
 
 
 class Refusal:
@@ -53,8 +53,8 @@ class Refusal:
 
 
 class Guard:
-    """First on sys.meta_path during the early imports: finds what the others find, and lets nothing be run that is the
-    user's own or denied."""
+    """Is first on sys.meta_path during the early imports. It finds what the other finders find, but lets no module run
+    that is the user's own or excluded."""
 
     def __init__(self, is_forbidden, refuse):
         self.is_forbidden, self.refuse = is_forbidden, refuse
@@ -73,7 +73,7 @@ class Guard:
 
 
 def first_folder(invocation):
-    """What Python will put in front of sys.path, None where nothing (-P)."""
+    """The folder that Python will put first on sys.path, or None (-P)."""
     if getattr(sys.flags, "safe_path", False) or invocation.kind == "stdin":
         return None
     if invocation.kind == "script":
@@ -82,7 +82,7 @@ def first_folder(invocation):
 
 
 def _folders(spec):
-    """Of a package. Those of a namespace package are asked of its parent, which is not imported here."""
+    """The folders of a package. Those of a namespace package come from its parent, which is not imported here."""
     found = spec.submodule_search_locations
     return getattr(found, "_path", found)
 
@@ -101,7 +101,7 @@ def _installed(path):
 
 
 class Early:
-    """One pass of early imports. `done` lists what was imported, `notes` what was not and why."""
+    """One pass of early imports. `done` lists the imported modules, `notes` the others with the reason."""
 
     def __init__(self, invocation, skip=None, begin_again=None):
         self.invocation, self.skip, self.begin_again = invocation, dict(skip or {}), begin_again
@@ -113,13 +113,13 @@ class Early:
         self._read = set()
         self._trees = []
         self.file, self.line = "", 0
-        """The statement that is being read."""
+        """Number of the line that is being read."""
         self.above = []
-        """And those that import the modules in which it stands, the script's first."""
+        """Lines of the imports that lead to the current module, by file, the script's first."""
 
-    # -- what a name means --------------------------------------------------------------------------------------------
+    # -- the meaning of a name ----------------------------------------------------------------------------------------
     def is_local(self, name, spec):
-        """Is it the user's own code, to be run by the worker processes alone?"""
+        """Whether a module is the user's own code, which only worker processes run."""
         if name.partition(".")[0] == self.own_package:
             return True
         places = [spec.origin] if spec.has_location else list(_folders(spec) or ())
@@ -175,7 +175,7 @@ class Early:
                     yield self._tree_of(spec), name if spec.submodule_search_locations else name.rpartition(".")[0]
 
     def _chain(self, dotted):
-        """(name, spec) of each package on the way and of the module itself, found without importing any."""
+        """(name, spec) of each package on the path and of the module itself, found without importing any."""
         path, name = None, ""
         for part in dotted.split("."):
             name = name + "." + part if name else part
@@ -193,7 +193,7 @@ class Early:
             if not isinstance(finder, Guard) and hasattr(finder, "find_spec"):
                 try:
                     spec = finder.find_spec(name, path)
-                except KeyError:  # a namespace package in one that was not imported: CPython asks that for its folders
+                except KeyError:  # a namespace package in a package that is not imported: its folders need that import
                     spec = _namespace(name, path)
                 if spec is not None:
                     return spec
@@ -243,7 +243,7 @@ class Early:
         return True
 
     def _try(self, node, names, package, is_main):
-        """The script's way: the handlers where an import of the body fails."""
+        """Follows a try statement as the script would: the handlers run if an import of the body fails."""
         try:
             self._walk(node.body, names, package, is_main)
             self._walk(node.orelse, names, package, is_main)
@@ -254,55 +254,55 @@ class Early:
         self._walk(node.finalbody, names, package, is_main)
 
     # -- imports ------------------------------------------------------------------------------------------------------
-    def _import(self, dotted, wanted=()):
-        """Imports it where it may be; True where it comes from an installation. Reads it where it is the user's own."""
+    def _import(self, dotted, names=()):
+        """Imports a module if it may; returns whether it comes from an installation. A user's own module is read."""
         top = dotted.partition(".")[0]
         spec = None if top in sys.builtin_module_names else self._find(top, None)
         if spec is not None and self.is_local(top, spec):
-            self._read_local(dotted, wanted)
+            self._read_local(dotted, names)
             return None
         if top in self.skip or top in DENIED or dotted in DENIED:
             if top not in self.skip:
                 self.notes.append("%s is left to the worker processes" % dotted)
             return True
-        self._load(dotted, wanted)
+        self._load(dotted, names)
         return True
 
-    def _load(self, dotted, wanted=()):
+    def _load(self, dotted, names=()):
         self.current = dotted
         before = _tasks()
         try:
             with rank_env_audit.Watch(self._reads_its_rank):
-                __import__(dotted, {}, {}, list(wanted))
+                __import__(dotted, {}, {}, list(names))
         except ImportError:
             raise
-        except BaseException as error:  # whatever it was, half of a module must not stay in the template
+        except BaseException as error:  # a half imported module must not stay in the template
             self._refuse("%s: %s" % (type(error).__name__, error))
         self.done.append(dotted)
         if _tasks() > before:
-            fork_safety.end_pools()  # OpenBLAS's, which torch brings along by numpy, is nobody's fault
+            fork_safety.end_pools()  # OpenBLAS's pool, which comes with numpy, is not a problem
             if _tasks() > before:
                 self.tasks[dotted] = _tasks() - before
 
     def _import_from(self, node, names, package):
-        dotted, wanted = node.module or "", [alias.name for alias in node.names]
+        dotted, imported = node.module or "", [alias.name for alias in node.names]
         if node.level:
             if package is None:
                 raise Stopped("line %d: a relative import in a script" % node.lineno)
             base = package.split(".")[: len(package.split(".")) - node.level + 1]
-            self._read_local(".".join(base + ([dotted] if dotted else [])), wanted)
+            self._read_local(".".join(base + ([dotted] if dotted else [])), imported)
             meaning = None
         else:
-            meaning = self._import(dotted, wanted)
+            meaning = self._import(dotted, imported)
         for alias in node.names:
             names.meaning[alias.asname or alias.name] = meaning and dotted + "." + alias.name
 
-    def _read_local(self, dotted, wanted):
-        """What the user's own module imports counts as imported here, and what it does could matter as well."""
+    def _read_local(self, dotted, imported):
+        """Reads a user's own module: its imports count as made here, and its statements may matter too."""
         self.above.append((self.file, self.line))
         chain = list(self._chain(dotted))
         if chain and chain[-1][0] == dotted and chain[-1][1].submodule_search_locations:
-            for name in wanted:
+            for name in imported:
                 chain += [each for each in self._chain(dotted + "." + name) if each[0] == dotted + "." + name]
         for name, spec in chain:
             if name in self._read:
@@ -311,7 +311,7 @@ class Early:
             if not spec.has_location:
                 continue
             if not spec.origin.endswith(".py"):
-                raise Stopped("%s is the user's own and no source" % name)
+                raise Stopped("%s is the user's own and has no source" % name)
             package = name if spec.submodule_search_locations else name.rpartition(".")[0]
             self._walk(self._tree_of(spec).body, import_analysis.Names(), package, False)
             self.file, self.line = self.above[-1]
@@ -335,7 +335,7 @@ class Early:
         self._refuse("it reads %s while it is imported" % name)
 
     def _refuse(self, what):
-        """Never returns: half an import must not stay."""
+        """Never returns, because a half imported module must not stay."""
         culprit = self.current if self.current in BEHIND else self.current.partition(".")[0]
         self.begin_again(culprit, what)
         raise ImportError(what)

@@ -1,7 +1,7 @@
-"""Names that tell a template and its worker processes apart in `ps`.
+"""Names that distinguish a template and its worker processes in `ps`.
 
-The template overwrites its own argv area, which is what `ps aux` shows; a worker process gets it back as it was, since
-a script may read /proc/self/cmdline, and carries its rank as the short name (`ps -e`, `top`, PR_SET_NAME).
+The template overwrites its own argv area, which `ps aux` shows. A worker process gets the original back, since a script
+may read /proc/self/cmdline, and has its rank as short name (`ps -e`, `top`, PR_SET_NAME).
 """
 
 import ctypes

@@ -1,18 +1,17 @@
-"""Notices a module that looks at its rank while it is imported.
+"""Detects a module that reads its rank while it is imported.
 
-In a template RANK and its like are not set yet, and each worker process gets its own: a module that keeps what it saw
-(lightning's `rank_zero_only` does) would believe in every rank that it is rank 0. So os.environ watches its readers
-during the early imports, and such a module is left to the worker processes, like one that starts threads.
+In a template RANK and similar variables are not set yet, and each worker process gets its own. A module that keeps the
+value (lightning's `rank_zero_only` does) would take every rank for rank 0. So os.environ reports reads during the early
+imports, and such a module is left to the worker processes, like one that starts threads.
 
-Of torch itself (2.13) nothing reads them while it is imported, seen by watching `import torch` and all of
-`template.preimport.BEHIND`: `torch.distributed` reads RANK, WORLD_SIZE, MASTER_* and TORCHELASTIC_* inside functions
-that run after the fork, and TORCHDYNAMO/TORCHINDUCTOR settings come with the container, the same for template and
-ranks. A later torch that does read them is noticed like any other module, and costs its import at each start, never a
+torch itself (2.13) reads none of them while it is imported; this was observed with `import torch` and all of
+`template.preimport.BEHIND`. `torch.distributed` reads RANK, WORLD_SIZE, MASTER_* and TORCHELASTIC_* inside functions
+that run after the fork. TORCHDYNAMO/TORCHINDUCTOR settings come with the container, the same for template and ranks. A
+later torch that reads them is detected like any other module; it then costs its import at each start, but never gives a
 wrong rank.
 
-A look at all variables at once is none (tqdm, which torch imports, goes through them for its own): only a name that is
-asked for counts. So that even a copy holds no wrong rank, a container's own RANK is taken away meanwhile. What reads
-the environment in C is not seen.
+Iterating over all variables does not count (tqdm, which torch imports, searches them for its own): only a read by name
+does. A container's own RANK is removed meanwhile, so that even a copy has no wrong rank. Reads in C are not seen.
 """
 
 import os
@@ -22,26 +21,26 @@ NAMES = {
     "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
     "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
 }  # fmt: skip
-"""What a generation gives to a worker process."""
+"""Variables that a generation sets for a worker process."""
 GPUS = {"CUDA_VISIBLE_DEVICES"}
-"""A rank has its own of this, too, where members share the GPUs of their machine (OUTRIDER_GPUS)."""
+"""A variable that also differs between ranks if members share the GPUs of their machine (OUTRIDER_GPUS)."""
 
 
 class Watch:
-    """A context: `tell(name)` is called at each look at one of these variables. os.environ stays the same object, so
-    that whoever has taken it by `from os import environ` is seen too; its class is put back at the end."""
+    """A context in which `seen(name)` is called at each read of one of these variables. os.environ stays the same
+    object, so reads through `from os import environ` are seen too; its class is restored at the end."""
 
-    def __init__(self, tell):
-        self.tell, self.plain, self.away = tell, type(os.environ), {}
+    def __init__(self, seen):
+        self.seen, self.plain, self.away = seen, type(os.environ), {}
 
     def __enter__(self):
-        plain, tell = self.plain, self.tell
+        plain, seen = self.plain, self.seen
         names = NAMES | GPUS if "OUTRIDER_GPUS" in os.environ else NAMES
 
         class Watched(plain):
             def __getitem__(self, name):
                 if name in names or (isinstance(name, bytes) and os.fsdecode(name) in names):
-                    tell(os.fsdecode(name))
+                    seen(os.fsdecode(name))
                 return plain.__getitem__(self, name)
 
         self.away = {name: os.environ.pop(name) for name in names if name in os.environ}

@@ -1,9 +1,9 @@
-"""A rehearsal: the template's own command, begun anew beside the running ranks, as far as its imports.
+"""A rehearsal: the template's command started again beside the running ranks, up to the end of its imports.
 
-The user asks for a restart because a file has changed, and what has changed may not even compile. Whether it does is
-found out before anything is stopped: a fresh interpreter does the early imports as the next template would, compiles
-the script and the modules of the user's that it imports, looks for what they import (`importable`), and ends. It never
-runs the script, and it is the first that the kernel kills where memory is short.
+The user requests a restart because a file has changed, and the changed file may not even compile. A rehearsal finds out
+before anything is stopped: a fresh interpreter does the early imports as the next template would, compiles the script
+and the user's modules that it imports, looks for what they import (`importable`), and ends. It never runs the script,
+and the kernel kills it first if memory is short.
 """
 
 import json
@@ -17,29 +17,29 @@ from ..process import tree
 from . import importable, preimport
 
 VARIABLE = "OUTRIDER_REHEARSAL"
-"""In the environment of a rehearsal: the descriptor that takes its answer."""
+"""Environment variable of a rehearsal with the descriptor for its answer."""
 WHAT = "rehearsal"
 PATIENCE = 120.0
 """Seconds that the imports may take; the sidecar (`hooks_link`) and the master (`collecting`) wait longer."""
 
 
 class Rehearsing:
-    """The template's side: one rehearsal at a time. `say(line)` tells the sidecar. The answer is JSON: `refused` with
-    the error, `unchecked` where nothing can be said, else `parked` with the seconds that it took."""
+    """The template's side: one rehearsal at a time. `send(line)` reaches the sidecar. The answer is JSON: `refused`
+    with the error, `unchecked` if the result is unknown, else `parked` with the seconds that it took."""
 
-    def __init__(self, say, python, argv, environ):
-        self.say, self.python, self.argv = say, python, argv
+    def __init__(self, send, python, argv, environ):
+        self.send, self.python, self.argv = send, python, argv
         self.environ = {name: value for name, value in environ.items() if name != preimport.SKIP}
         self.pid, self.order, self.reading, self.began, self.is_late = 0, None, -1, 0.0, False
 
     def begin(self, order):
-        if order.get("order") == self.order:  # repeated: it goes on, or its answer is on the way
+        if order.get("order") == self.order:  # repeated: it still runs, or its answer is on the way
             return
         self.interrupt()
         self.order, self.began, self.is_late = order.get("order"), time.monotonic(), False
         if self.argv is None:
-            body = {"unchecked": "the command is no Python script that could be compiled"}
-            self.say({"event": "collected", "order": self.order, "body": body})
+            body = {"unchecked": "the command is not a Python script that can be compiled"}
+            self.send({"event": "collected", "order": self.order, "body": body})
             return
         self.reading, writing = os.pipe()
         try:
@@ -71,7 +71,7 @@ class Rehearsing:
             os._exit(127)
 
     def pause(self, now):
-        """Seconds until `look` is wanted; None while there is no rehearsal."""
+        """Seconds until the next `look`, or None while there is no rehearsal."""
         return max(0.0, self.began + PATIENCE - now) if self.pid and not self.is_late else None
 
     def look(self, now):
@@ -80,11 +80,11 @@ class Rehearsing:
             _kill(self.pid)
 
     def reaped(self, pid, status):
-        """A child has ended; True where it was the rehearsal."""
+        """Called when a child has ended; returns whether it was the rehearsal."""
         if not self.pid or pid != self.pid:
             return False
         self.pid = 0
-        os.set_blocking(self.reading, False)  # a process that an import left behind may hold the other end
+        os.set_blocking(self.reading, False)  # a process that an import has left behind may keep the other end open
         try:
             found = json.loads(os.read(self.reading, 65536).decode())
         except (OSError, ValueError):
@@ -102,7 +102,7 @@ class Rehearsing:
         return "its Python was ended by %s before its imports were done%s" % (name, hint)
 
     def interrupt(self):
-        """What runs here is started or ended: the next ranks read the script in any case."""
+        """Ends the rehearsal when ranks are started or stopped: the next ranks read the script in any case."""
         if self.pid:
             _kill(self.pid)
             tree.reap(self.pid)
@@ -111,7 +111,7 @@ class Rehearsing:
 
     def _answer(self, found):
         os.close(self.reading)
-        self.say({"event": "collected", "order": self.order, "body": found})
+        self.send({"event": "collected", "order": self.order, "body": found})
 
 
 COMPILE = """
@@ -130,8 +130,8 @@ os.write(int(os.environ["OUTRIDER_REHEARSAL"]), json.dumps(found).encode())
 
 
 def compiling(argv):
-    """The command by which the Python of `argv` compiles the script there; None where that is no script. A launcher
-    has no template, so this is all that can be known of its next ranks."""
+    """The command with which the Python of `argv` compiles its script; None if there is no script. A launcher has no
+    template, so nothing more can be known about its next ranks."""
     called = invocation.parse(argv)
     if not is_python(os.path.basename(argv[0])) or called.kind != "script" or os.path.isdir(called.target):
         return None
@@ -155,7 +155,7 @@ def _kill(pid):
 
 
 def perform(start, prepare):
-    """The rehearsal's side, in the place of a template; never returns. `start`: the template's Beginning."""
+    """The rehearsal's side, instead of a template; never returns. `start`: the template's Beginning."""
     code = 1
     try:
         began, pipe = time.monotonic(), int(os.environ.pop(VARIABLE))
