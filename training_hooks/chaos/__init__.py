@@ -1,1 +1,1 @@
-"""Faults made on purpose: `outrider chaos`."""
+"""Injected faults: `outrider chaos`."""

@@ -1,4 +1,4 @@
-"""What the program of faults and the faults themselves share: their files, their locks, and the member's processes."""
+"""Shared by the fault program and the faults: their files, their locks, and the member's processes."""
 
 import fcntl
 import json
@@ -12,26 +12,26 @@ from ..process import cgroup
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
 ARMED = "OUTRIDER_CHAOS"
 MARK = "OUTRIDER_FAULT"
-"""In the environment of a fault's processes: its name. No orphan's end is theirs."""
+"""Environment variable of a fault's processes with the fault's name, so that they are not taken for the trainer's."""
 BESIDE = "OUTRIDER_BESIDE"
-"""In the environment of a fault that is made from outside of its pod: the pid of the process whose end is the pod's."""
+"""Environment variable of a fault made from outside of its pod: the pid of the process with whose end the pod ends."""
 LIMITED = {"cpu", "memory", ""}
-"""Controllers whose limits a fault may meet; "" stands for all of version 2."""
+"""Controllers whose limits may apply to a fault; "" stands for all of version 2."""
 FLOCK = "@hhqqi0q"
 """`struct flock` of 64 bits (linux/fcntl.h): type, whence, start, length, pid."""
 UNDONE, OVER, GONE, REFUSED = "undone", "over", "gone", "refused"
-"""How a fault has ended: somebody said so, its time was over, what it was made in or for has ended, or never began."""
+"""How a fault ended: on request, after its time, because its container or target ended, or it could never start."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Refused(Exception):
-    """The fault cannot be made here; one sentence."""
+    """The fault cannot be made here; the message has the reason."""
 
 
 # -- armed ------------------------------------------------------------------------------------------------------------
 def arm(environ):
-    """Called at the start of every process that may be the first of its container: what is armed for this member begins
-    now, once. Never in the way of the training."""
+    """Called at the start of every process that may be the first of its container: starts the faults armed for this
+    member, once. It never stops training."""
     armed = environ.get(ARMED)
     if not armed:
         return
@@ -46,7 +46,7 @@ def arm(environ):
 
 
 def detached(fault, environ, writing):
-    """The pid of a child that ends at once; what it has started belongs to nobody here."""
+    """Starts a fault; returns the pid of a child that ends at once, so that the fault has no parent here."""
     session, pid = os.getsid(0), os.fork()
     if pid:
         return pid
@@ -76,7 +76,7 @@ def parsed(fault):
     try:
         return name, value, float(lasting[:-1] if lasting.endswith("s") else lasting) if lasting else None
     except ValueError:
-        raise Refused("%r: %r is no duration; write seconds, as 60s" % (fault, lasting))
+        raise Refused("%r: Invalid value: %r: must be a duration in seconds, as 60s" % (fault, lasting))
 
 
 def _path(volume, name):
@@ -84,7 +84,7 @@ def _path(volume, name):
 
 
 def read(volume, name):
-    """What a fault's file says; {} where there was none."""
+    """The content of a fault's file, or {} if there is none."""
     try:
         with open(_path(volume, name)) as file:
             return json.load(file)
@@ -93,12 +93,12 @@ def read(volume, name):
 
 
 def is_running(volume, name):
-    """Whether somebody holds its lock. Must not be called by the holder: to close the file is to lose the lock. To look
-    takes no lock, which a fault that begins just then would meet."""
-    asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    """Whether a process holds the fault's lock. The holder itself must not call it, since closing the file releases the
+    lock. The check takes no lock, because a fault that starts at that moment would fail on it."""
+    query = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         with open(_path(volume, name), "r+") as file:
-            return struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK
+            return struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query))[0] != fcntl.F_UNLCK
     except FileNotFoundError:
         return False
     except OSError:
@@ -106,7 +106,7 @@ def is_running(volume, name):
 
 
 def records(volume):
-    """Of every fault that runs."""
+    """The records of all running faults."""
     return [found for found in (read(volume, name) for name in names(volume) if is_running(volume, name)) if found]
 
 
@@ -118,15 +118,15 @@ def names(volume):
 
 
 def of_member(volume, environ, name):
-    """The fault of this name that runs, or that is armed and about to begin; "" where there is none."""
-    said = read(volume, name)
-    if said:
-        return said["fault"] if is_running(volume, name) else ""
+    """The fault of this name that runs, or that is armed and about to start; "" if there is none."""
+    record = read(volume, name)
+    if record:
+        return record["fault"] if is_running(volume, name) else ""
     return next((fault for fault in environ.get(ARMED, "").split(",") if named(fault) == name), "")
 
 
 def claimed(volume, name):
-    """The file, locked; it stays open as long as the fault runs."""
+    """The locked file; it stays open as long as the fault runs."""
     try:
         os.makedirs(os.path.join(volume, "faults"), exist_ok=True)
         file = open(os.open(_path(volume, name), os.O_RDWR | os.O_CREAT, 0o666), "r+b")
@@ -141,7 +141,7 @@ def claimed(volume, name):
 
 # -- processes --------------------------------------------------------------------------------------------------------
 def environment(pid):
-    """As it was started with, {} where it may not be read."""
+    """The environment with which a process was started, or {} if it is not readable."""
     try:
         with open("/proc/%s/environ" % pid, "rb") as file:
             entries = file.read().split(b"\0")
@@ -151,7 +151,7 @@ def environment(pid):
 
 
 def started(pid):
-    """When it started, in ticks since the boot, which with the pid is a process for good; None where it has ended."""
+    """When a process started, in ticks since the boot; with the pid it identifies the process. None if it has ended."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -161,8 +161,8 @@ def started(pid):
 
 
 def members(environ):
-    """{pid: environment} of the member's living processes that may be read, without this one: by the mark that all of
-    them inherit; where there is none, by the volume."""
+    """{pid: environment} of the member's living, readable processes except this one, found by the pod's uid that all of
+    them inherit, or else by the volume."""
     name = "OUTRIDER_POD_UID" if environ.get("OUTRIDER_POD_UID") else "OUTRIDER_DIR"
     found = {int(pid): environment(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()}
     mine = {pid: each for pid, each in found.items() if each and each.get(name) == environ.get(name)}
@@ -175,7 +175,7 @@ def processes(environ):
 
 
 def first_process(environ):
-    """(pid, start) of the trainer's first process in this container; its end is the container's."""
+    """(pid, start) of the trainer's first process in this container, with which the container ends."""
     if BESIDE in environ:
         return int(environ[BESIDE]), started(environ[BESIDE])
     found = [(started(pid), pid) for pid, each in processes(environ).items() if "OUTRIDER_HOOKS" in each]
@@ -184,8 +184,8 @@ def first_process(environ):
 
 
 def charged_with(pid):
-    """Into the cgroup of this process, where that is another and may be entered: its limits are the fault's too. Where
-    it may not be entered, a clause that says so."""
+    """Moves this process into the cgroup of another one, if it differs and may be entered, so that its limits apply to
+    the fault. Returns "", or a clause for the user if it may not be entered."""
     mounts, refused = cgroup.read("/proc/self/mounts"), ""
     for theirs, own in zip(cgroup.rows(pid), cgroup.rows("self")):
         if theirs != own:
@@ -195,8 +195,8 @@ def charged_with(pid):
             except OSError as error:
                 if not LIMITED.isdisjoint(theirs.split(":")[1].split(",")):
                     refused = error.strerror
-    said = ", outside of the trainer's cgroup, whose limits do not hold for it (%s)"
-    return said % refused if refused else ""
+    clause = ", outside of the trainer's cgroup, so its limits do not apply (%s)"
+    return clause % refused if refused else ""
 
 
 def send(pid, number):

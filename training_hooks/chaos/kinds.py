@@ -1,8 +1,8 @@
-"""The faults themselves: what each does at its beginning, and how it is undone.
+"""The faults: what each does when it starts, and how it is undone.
 
 A kind has `begin()`, which raises `chaos.base.Refused`, `undo()`, `is_over()` (there is nothing left to hold), and
-`about`, a clause for whoever made it. Plain processes of the container's own user do all of it, with no right that the
-trainer has not.
+`about`, a clause for the user who made it. Ordinary processes of the container's user do all of it, with no right that
+the trainer does not have.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from ..process import cgroup, tree
 from . import base
 
 PERIOD = 0.1
-"""Seconds; the busy processes of a container begin theirs together, so that nobody runs undisturbed in a gap."""
+"""Seconds of one load period; the busy processes of a container start theirs together, so that there is no gap."""
 TO_A_CORE = 4
-"""Busy processes to a core: the scheduler is fair, and one alone would leave a trainer more than half of it."""
+"""Busy processes per core: the scheduler is fair, and a single one would leave more than half of the core."""
 MOST_OF_A_MACHINE = 90
-"""Percent of a memory without a limit of the container's own: all that the machine runs lives in the rest."""
+"""Most percent of a memory without a container limit: the rest is for everything else on the machine."""
 CHUNK = 1 << 20
 
 
 class Kind:
     def __init__(self, value, session):
-        """`session`: of whoever asks for the fault, and must live to hear the answer."""
+        """`session`: the session of the process that requests the fault, which must live to read the answer."""
         self.value, self.session = value, session
         self.about = ""
 
@@ -42,21 +42,21 @@ class Kind:
 
     def percent(self):
         if not self.value.isdigit() or not 1 <= int(self.value) <= 100:
-            raise base.Refused("%r is no percentage; it is a whole number from 1 to 100" % self.value)
+            raise base.Refused("%r is not a percentage; it must be a whole number from 1 to 100" % self.value)
         return int(self.value)
 
 
 class BadNode(Kind):
-    """The probe of the node check looks for it (`nodecheck.probe.chaos_of`)."""
+    """Only a record; the probe of the node check reads it (`nodecheck.probe.chaos_of`)."""
 
     def begin(self):
         how = "takes five times as long" if self.value == "slow" else "dies"
         self.about = "the probe of the next node check %s" % how
 
 
-# -- the processor ----------------------------------------------------------------------------------------------------
+# -- the CPU ----------------------------------------------------------------------------------------------------------
 class CpuLoad(Kind):
-    """Processes that are busy for PERCENT of the time, at the priority that the trainer has."""
+    """Processes that are busy for PERCENT of the time, at the trainer's priority."""
 
     def begin(self):
         share, cores = self.percent() / 100.0, cores_allowed()
@@ -75,13 +75,13 @@ class CpuLoad(Kind):
 
 
 def cores_allowed():
-    """By affinity and by the container's limit, which may be a part of one."""
+    """Cores by affinity and by the container's limit, which may be a fraction."""
     quotas = [quota_of(path, text) for path, text in cgroup.files("cpu", "cpu.cfs_quota_us", "cpu.max")]
     return min([float(len(os.sched_getaffinity(0))), *(quota for quota in quotas[:1] if quota)])
 
 
 def quota_of(path, text):
-    """Cores; None where there is no limit."""
+    """The limit in cores, or None if there is none."""
     quota, _, period = text.strip().partition(" ")
     if not period:
         period = cgroup.read(os.path.join(os.path.dirname(path), "cpu.cfs_period_us")).strip()
@@ -96,8 +96,8 @@ def burning(share):
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, base.ENDING)
         tree.die_with_parent(parent)
-        os.closerange(3, 64)  # whoever waits for the answer waits for the end of its pipe
-        os.setsid()  # where the kernel shares its cores among sessions (autogroup), each counts for itself
+        os.closerange(3, 64)  # the reader of the answer waits for the end of its pipe
+        os.setsid()  # if the kernel shares cores among sessions (autogroup), each process counts for itself
         while True:
             now = time.monotonic()
             period = now - now % PERIOD
@@ -110,34 +110,34 @@ def burning(share):
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 class FillMemory(Kind):
-    """Pages that are written to. Those of a container's own memory belong to a file without a name, and so to no
-    process: the kernel takes who trains for the one that uses too much. Where the whole machine would be short, they
-    are this process's own, which it may kill for them as any other."""
+    """Writes to pages until the memory is full. Within a container's limit they belong to a file without a name, so to
+    no process: the kernel then kills a training process. If the whole machine would run short, they are this process's
+    own, so that the kernel may kill it like any other."""
 
     def begin(self):
         percent, (limit, used, whose) = self.percent(), room()
         if whose == MACHINE and percent > MOST_OF_A_MACHINE:
             raise base.Refused("%s has no limit: at most %d %% of it is filled" % (whose, MOST_OF_A_MACHINE))
-        wanted = limit * percent // 100 - used
-        if wanted <= 0:
+        missing = limit * percent // 100 - used
+        if missing <= 0:
             raise base.Refused(
                 "%s is filled to %d %% of its %d MiB already" % (whose, 100 * used // limit, limit >> 20)
             )
-        self.about = "%d MiB, so that %s of %d MiB is %d %% full" % (wanted >> 20, whose, limit >> 20, percent)
-        self.block = nobodys_memory() if whose == CONTAINER else None
+        self.about = "%d MiB, so that %s of %d MiB is %d %% full" % (missing >> 20, whose, limit >> 20, percent)
+        self.block = unowned_memory() if whose == CONTAINER else None
         if self.block is None:
-            self.block = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self.block = mmap.mmap(-1, missing, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         ones = b"\1" * CHUNK
-        with contextlib.suppress(OSError):  # nobody is left to be killed for it: it is full
-            while self.block.tell() + CHUNK <= wanted and not signal.sigpending() & set(base.ENDING):
+        with contextlib.suppress(OSError):  # no process is left to be killed: the memory is full
+            while self.block.tell() + CHUNK <= missing and not signal.sigpending() & set(base.ENDING):
                 self.block.write(ones)
 
     def undo(self):
         self.block.close()
 
 
-def nobodys_memory():
-    """None where Python or its C library is too old for it."""
+def unowned_memory():
+    """A file in memory without a name; None if Python or its C library is too old for it."""
     make = getattr(os, "memfd_create", None)
     return open(make("outrider-fault", os.MFD_CLOEXEC), "wb", buffering=0) if make else None
 
@@ -146,7 +146,7 @@ CONTAINER, MACHINE = "the container's memory", "the machine's memory"
 
 
 def room():
-    """(limit, used, whose) in bytes, without what the kernel would give back at once."""
+    """(limit, used, owner) in bytes, without what the kernel would free at once."""
     whole, available = _machine()
     for path, text in cgroup.files("memory", "memory.limit_in_bytes", "memory.max"):
         if text.strip().isdigit() and int(text) < whole:
@@ -170,7 +170,7 @@ def _inactive(folder):
 
 # -- stopped processes ------------------------------------------------------------------------------------------------
 class Stopped(Kind):
-    """SIGSTOP; whoever lives is let go on."""
+    """Sends SIGSTOP; undo continues the processes that live."""
 
     def __init__(self, value, session):
         super().__init__(value, session)
@@ -195,7 +195,7 @@ class Stopped(Kind):
 
 
 class Hang(Stopped):
-    """One rank of this container, the last."""
+    """Stops one rank of this container, the last."""
 
     def begin(self):
         found = workers(os.environ)
@@ -206,7 +206,7 @@ class Hang(Stopped):
 
 
 class FreezeMember(Stopped):
-    """Every process of the member that this user may signal, and what is forked meanwhile."""
+    """Stops every process of the member that this user may signal, and their new children."""
 
     def begin(self):
         while self.stop(pid for pid in base.processes(os.environ) if tree.session(pid) != self.session):
@@ -216,8 +216,8 @@ class FreezeMember(Stopped):
 
 
 def workers(environ):
-    """The pids of this container's ranks: forks of the template have their name (`template.fork_worker.name_process`),
-    a launcher's have their generation in the environment."""
+    """The pids of this container's ranks: forks of the template have a name (`template.fork_worker.name_process`),
+    those of a launcher have their generation in the environment."""
     all_here = base.processes(environ)
     found = {pid for pid, each in all_here.items() if _is_rank(pid) or "OUTRIDER_GENERATION" in each}
     return sorted(pid for pid in found if tree.parent(pid) not in found)
@@ -242,13 +242,13 @@ def _worker(environ):
 
 
 def _launcher(environ):
-    """What the ranks are children of; while there are none, the first process of the container."""
+    """The parent of the ranks; without ranks, the first process of the container."""
     found = [tree.parent(pid) for pid in _worker(environ)] or list((base.first_process(environ) or ())[:1])
     return [pid for pid in found if pid > 1]
 
 
 def _sidecar(environ):
-    """By its command line; around it is a shell that starts it again."""
+    """The sidecar by its command line; a shell above it restarts it."""
     return [pid for pid in base.processes(environ) if _command_line(pid).endswith(SIDECARS)]
 
 
@@ -266,6 +266,6 @@ def _all(environ):
 
 
 SIDECARS = (b"-m\0outrider.sidecar\0", b"-m\0sidecar\0")
-"""How a sidecar's command line ends, and how that of the release before did."""
+"""Ends of a sidecar's command line: of this release, and of the one before."""
 PARTS = {"process": _worker, "launcher": _launcher, "sidecar": _sidecar, "all": _all}
 NAMED = {"process": "worker process", "launcher": "template or launcher", "sidecar": "sidecar", "all": "process"}

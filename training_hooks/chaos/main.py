@@ -1,19 +1,21 @@
-"""Makes one fault in the container where it is started, holds it, and undoes it. `outrider chaos` starts it, and so
-does what `OUTRIDER_CHAOS` has armed before the start.
+"""Makes one fault in the container where it is started, holds it, and undoes it.
 
-    main.py start cpu-load=90:60s      answers with one JSON line; the fault goes on in a process of its own
+`outrider chaos` starts it, and so do the faults armed by `OUTRIDER_CHAOS` at the container's start.
+
+    main.py start cpu-load=90:60s      answers with one JSON line; the fault runs in a process of its own
     main.py undo [NAME]                main.py list
-    main.py signal launcher KILL       for good, and no fault: one process, or `all` of this container
+    main.py signal launcher KILL       not a fault, and final: one process, or `all` of this container
     main.py beside cut-network:60s     in a pod of its own, for another one (`pod_network`)
 
-A fault is a process beside the trainer, as somebody's runaway program would be. Its laws:
+A fault is a process beside the trainer, like a user's runaway program. Rules:
 
-- It is always undone: when its time is over, on SIGTERM, when the first process of its container is gone.
-- It runs as long as it holds the record lock on `faults/<name>` in the member's volume, so no pid is ever believed, and
-  one fault of a name runs at a time. The file says how the last one ended: what was undone or is over is not armed
-  again where the template of the same container begins anew.
-- It is nobody's child that matters: a template with children could not be forked, and a stop ends what is below it.
-- It writes nothing where the trainer writes, and whatever goes wrong is a sentence in its answer.
+- It is always undone: after its time, on SIGTERM, or when the first process of its container has ended.
+- It runs as long as it holds the record lock on `faults/<name>` in the member's volume, so no pid is trusted, and one
+  fault of a name runs at a time. The file records how the last one ended: a fault that was undone or is over is not
+  armed again if the template of the same container starts over.
+- It is not a child of the template or launcher: a template with children could not fork, and a stop ends all
+  descendants.
+- It does not write to the trainer's output; every failure is a sentence in its answer.
 """
 
 import json
@@ -41,16 +43,16 @@ RECORD = 1024
 
 
 def main(words):
-    """The exit code: 1 where the answer has an `error`."""
-    told = {"start": _start, "undo": _undo, "list": _list, "signal": _signal, "hold": _hold, "beside": _beside}
+    """The exit code: 1 if the answer has an `error`."""
+    commands = {"start": _start, "undo": _undo, "list": _list, "signal": _signal, "hold": _hold, "beside": _beside}
     try:
-        answer = told[words[0]](os.environ["OUTRIDER_DIR"], *words[1:])
+        answer = commands[words[0]](os.environ["OUTRIDER_DIR"], *words[1:])
     except base.Refused as error:
         answer = {"error": str(error)}
     except (IndexError, KeyError, TypeError):
         answer = {
-            "error": "the program of faults is called as: start FAULT, undo [NAME], list or signal PART NAME; "
-            "OUTRIDER_DIR must be set"
+            "error": "usage: start FAULT, undo [NAME], list or signal PART NAME; the environment variable "
+            "OUTRIDER_DIR is required"
         }
     if answer is not None:
         print(json.dumps(answer, sort_keys=True), flush=True)
@@ -58,24 +60,24 @@ def main(words):
 
 
 def _start(volume, fault):
-    """Answers once the fault is there."""
+    """Answers once the fault is active."""
     reading, writing = os.pipe()
     pid = base.detached(fault, dict(os.environ), writing)
     os.close(writing)
     with open(reading, "rb") as pipe:
-        said = pipe.read()
+        line = pipe.read()
     os.waitpid(pid, 0)
-    if not said:
-        raise base.Refused("%s ended before it was there: killed, for want of memory perhaps" % fault)
-    return json.loads(said.decode())
+    if not line:
+        raise base.Refused("%s ended before it was active; it may have been killed for lack of memory" % fault)
+    return json.loads(line.decode())
 
 
 def _undo(volume, name=None):
-    """Every fault that runs, or the one of this name; answers when they are gone."""
+    """Undoes every running fault, or the one of this name; answers when they have ended."""
     running = [each for each in base.records(volume) if name in (None, base.named(each["fault"]))]
-    wanted = {base.named(each["fault"]) for each in running}
+    ending = {base.named(each["fault"]) for each in running}
     for pid, environ in base.members(os.environ).items():
-        if environ.get(base.MARK) in wanted:
+        if environ.get(base.MARK) in ending:
             base.send(pid, signal.SIGTERM)
     until = time.monotonic() + UNDO_PATIENCE
     for each in running:
@@ -87,7 +89,7 @@ def _undo(volume, name=None):
 
 
 def _list(volume):
-    """What runs, and what could not be made."""
+    """The running faults, and those that could not be made."""
     refused = [
         each for each in (base.read(volume, name) for name in base.names(volume)) if each.get("ended") == base.REFUSED
     ]
@@ -95,7 +97,7 @@ def _list(volume):
 
 
 def _signal(_volume, part, name):
-    """Every process of the part, and what was forked meanwhile, until there is no new one."""
+    """Signals every process of the part, and its new children, until there are no new ones."""
     from . import kinds as chaos_kinds
 
     number, found = signal.Signals["SIG" + name], chaos_kinds.PARTS[part]
@@ -112,7 +114,7 @@ def _signal(_volume, part, name):
 
 
 def _hold(volume, fault, writing, session):
-    """In the process that is the fault; `session`: that of whoever started it."""
+    """The main program of the fault's process; `session`: that of the process that started it."""
     from . import kinds as chaos_kinds
     from . import network
 
@@ -123,16 +125,16 @@ def _hold(volume, fault, writing, session):
             _wait_to_begin(fault, network.KINDS)
         one = Holding(volume, fault, int(session), kinds)
     except base.Refused as error:
-        _tell(writing, {"error": str(error)})
+        _send(writing, {"error": str(error)})
         return None
-    _tell(writing, one.told())
+    _send(writing, one.record)
     one.hold()
     return None
 
 
 def _wait_to_begin(fault, waiting):
-    """An armed fault of the network begins with the member's first ranks: the master never meets a member that is cut
-    off before its first word, which is another fault than the one that was asked for."""
+    """Delays an armed network fault until the member's first ranks start: otherwise the master would never see the
+    member, which is another fault than the requested one."""
     from . import kinds as chaos_kinds
 
     first = base.first_process(os.environ)
@@ -148,27 +150,25 @@ def _beside(volume, fault):
     pod_network.enter(volume, fault)
 
 
-def _tell(writing, line):
+def _send(writing, line):
     if writing >= 0:
         try:
             os.write(writing, json.dumps(line, sort_keys=True).encode() + b"\n")
-        except OSError:  # whoever asked has gone
+        except OSError:  # the requesting process has ended
             pass
         os.close(writing)
 
 
 class Holding:
-    """A fault from its beginning to its undoing. Raises Refused where it cannot be made."""
+    """A fault from its start to its undoing. Raises Refused if it cannot be made."""
 
     def __init__(self, volume, fault, session, kinds):
         name, value, self.seconds = base.parsed(fault)
         if name not in kinds:
-            raise base.Refused("there is no fault %r here; there are %s" % (name, ", ".join(sorted(kinds))))
+            raise base.Refused("Unsupported value: %r: supported values: %s" % (name, ", ".join(sorted(kinds))))
         self.first = base.first_process(os.environ)
         if self.first is None:
-            raise base.Refused(
-                "no trainer runs here: there is no process with OUTRIDER_HOOKS that belongs to %s" % volume
-            )
+            raise base.Refused("no trainer runs here: no process with OUTRIDER_HOOKS belongs to %s" % volume)
         self.outside = "" if base.BESIDE in os.environ else base.charged_with(self.first[0])
         signal.pthread_sigmask(signal.SIG_BLOCK, base.ENDING)
         self.file = base.claimed(volume, name)
@@ -187,9 +187,6 @@ class Holding:
             raise
         self.record["about"] = self.kind.about + self.outside
         self._write()
-
-    def told(self):
-        return self.record
 
     def hold(self):
         ended = None
@@ -212,5 +209,5 @@ class Holding:
         return base.GONE if base.started(self.first[0]) != self.first[1] or self.kind.is_over() else None
 
     def _write(self):
-        """In one piece of one length, so that a reader finds it whole."""
+        """Writes the record in one piece of constant length, so that a reader always finds it complete."""
         os.pwrite(self.file.fileno(), json.dumps(self.record).encode().ljust(RECORD), 0)

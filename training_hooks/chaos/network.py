@@ -1,8 +1,8 @@
 """Faults of a member's network: `slow-network=MS` and `cut-network`.
 
-They are made inside of the member's network namespace by somebody who may (CAP_NET_ADMIN), and never in that of the
-machine. What is on one's own machine (`lo`) is left alone. A rule that an earlier fault could not take away, because it
-was killed, is taken away by the next one, and by the end of the namespace.
+A process with CAP_NET_ADMIN makes them inside the member's network namespace, and never in the machine's own. The
+loopback device (`lo`) is not affected. A rule that an earlier fault could not remove, because it was killed, is removed
+by the next fault, and by the end of the namespace.
 """
 
 import os
@@ -16,15 +16,15 @@ from .kinds import Kind
 LONGEST_DELAY = 60000
 QUEUE = 4711
 TOOLS = "OUTRIDER_TOOLS"
-"""A command before each tool, where they are not of this file system (`nsenter ...`)."""
+"""Command before each tool if the tools are not of this file system (`nsenter ...`)."""
 TOOL_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 NODE_AGENTS = ("kubelet", "containerd", "crio", "dockerd")
 MACHINES_PIDS = "pid:[4026531836]"
-"""Of the first pid namespace, by the kernel's own number (linux/proc_ns.h)."""
+"""Inode number of the first pid namespace, fixed in the kernel (linux/proc_ns.h)."""
 
 
 class NetworkFault(Kind):
-    """`rules`: of iptables, each begins with its chain."""
+    """`rules`: iptables rules, each begins with its chain."""
 
     rules = ()
 
@@ -32,19 +32,19 @@ class NetworkFault(Kind):
         try:
             is_shared = is_the_machines()
         except OSError as error:
-            raise base.Refused("it cannot be seen whether this is the machine's own network: %s" % error) from None
+            raise base.Refused("cannot determine whether this is the machine's own network: %s" % error) from None
         if is_shared:
-            raise base.Refused("this process has the machine's own network, which is not broken; isolate the member")
+            raise base.Refused("Forbidden: this process is in the machine's own network; isolate the member")
         self.tables = [name for name, file in FAMILIES if os.path.exists(file)]
         self.undo()
 
     def put_rules(self):
         for table in self.tables:
             for chain, *rule in self.rules:
-                code, said = tool(table, "-w", "-I", chain, "1", *rule)
+                code, output = tool(table, "-w", "-I", chain, "1", *rule)
                 if code:
                     self.undo()
-                    raise base.Refused("%s cannot do it: %s" % (table, said))
+                    raise base.Refused("%s failed: %s" % (table, output))
 
     def undo(self):
         for table in self.tables:
@@ -57,7 +57,7 @@ FAMILIES = (("iptables", "/proc/self/net/dev"), ("ip6tables", "/proc/self/net/if
 
 
 class CutNetwork(NetworkFault):
-    """Nothing goes out, nothing comes in, and nobody is told: as if a cable was pulled."""
+    """Drops all packets in both directions without an error, as if the cable was pulled."""
 
     rules = (("INPUT", "!", "-i", "lo", "-j", "DROP"), ("OUTPUT", "!", "-o", "lo", "-j", "DROP"))
 
@@ -68,9 +68,9 @@ class CutNetwork(NetworkFault):
 
 
 class SlowNetwork(NetworkFault):
-    """Every round trip takes MS milliseconds more, by the kernel's netem on what goes out where it has that.
+    """Adds MS milliseconds to every round trip, by the kernel's netem on outgoing packets if it has that.
 
-    Else what comes in is queued: TCP lets only little of what goes out wait in its own machine.
+    Otherwise incoming packets are queued: TCP lets only few outgoing packets wait on its own machine.
     """
 
     rules = (("INPUT", "!", "-i", "lo", "-j", "NFQUEUE", "--queue-num", str(QUEUE), "--queue-bypass"),)
@@ -81,13 +81,15 @@ class SlowNetwork(NetworkFault):
 
     def begin(self):
         if not self.value.isdigit() or not 1 <= int(self.value) <= LONGEST_DELAY:
-            raise base.Refused("%r is no number of milliseconds from 1 to %d" % (self.value, LONGEST_DELAY))
+            raise base.Refused(
+                "slow-network: Invalid value: %r: must be 1 to %d milliseconds" % (self.value, LONGEST_DELAY)
+            )
         super().begin()
         delay = int(self.value)
         if self._shape(delay):
             how = "netem"
         else:
-            how = "a queue of what comes in, since this kernel has no netem"
+            how = "a queue of incoming packets, since this kernel has no netem"
             self.pid = delaying(delay / 1000.0)
             self.put_rules()
         self.about = "every round trip of it takes %d ms more, by %s" % (delay, how)
@@ -95,7 +97,7 @@ class SlowNetwork(NetworkFault):
     def _shape(self, delay):
         found = devices()
         if not found:
-            raise base.Refused("there is no way out of here that could be slow")
+            raise base.Refused("this network has no device for outgoing packets")
         for device in found:
             code, _ = tool(
                 "tc", "qdisc", "add", "dev", device, "root", "netem", "delay", "%dms" % delay, "limit", "100000"
@@ -121,7 +123,7 @@ class SlowNetwork(NetworkFault):
             self.pid = 0
 
     def is_over(self):
-        """Without it, packets pass as if there was no rule."""
+        """Whether the delaying process has ended; packets then pass as without a rule."""
         if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
             self.pid = 0
             return True
@@ -129,11 +131,11 @@ class SlowNetwork(NetworkFault):
 
 
 def delaying(seconds):
-    """The pid of a process that holds packets back."""
+    """Starts a process that delays packets, and returns its pid."""
     try:
         queue = nfqueue_delay.Queue(QUEUE)
     except OSError as error:
-        raise base.Refused("this kernel has neither netem nor a netfilter queue for it: %s" % error.strerror)
+        raise base.Refused("this kernel has neither netem nor a netfilter queue: %s" % error.strerror)
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -143,7 +145,7 @@ def delaying(seconds):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, base.ENDING)
         tree.die_with_parent(parent)
         kept = queue.socket.fileno()
-        os.closerange(3, kept)  # who started the fault reads from a pipe until its end
+        os.closerange(3, kept)  # the process that started the fault reads from a pipe until its end
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         nfqueue_delay.hold_back(queue, seconds)
     finally:
@@ -151,20 +153,20 @@ def delaying(seconds):
 
 
 def devices():
-    """Those that packets leave by."""
+    """The devices for outgoing packets."""
     with open("/proc/self/net/route") as file:
         return sorted({line.split()[0] for line in file.read().splitlines()[1:]} - {"lo"})
 
 
 def is_the_machines():
-    """Whether this is the network of the machine, and not one of a container or an isolated member."""
+    """Whether this is the network of the machine, and not that of a container or an isolated member."""
     if os.readlink("/proc/self/ns/pid") != MACHINES_PIDS:
         return False
     return os.readlink("/proc/self/ns/net") == os.readlink("/proc/%d/ns/net" % machines_process())
 
 
 def machines_process():
-    """One that lives in the machine's own namespaces. Not every root may look at those of pid 1."""
+    """A process in the machine's own namespaces. Not every root may read those of pid 1."""
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         if cgroup.read("/proc/%d/comm" % pid).strip() in NODE_AGENTS:
             return pid
@@ -172,7 +174,7 @@ def machines_process():
 
 
 def tool(*words):
-    """(exit code, what it said), 127 where there is no such tool."""
+    """(exit code, output) of a tool; code 127 if there is no such tool."""
     command = os.environ.get(TOOLS, "").split() + list(words)
     environ = dict(os.environ, PATH=TOOL_PATH)
     try:

@@ -1,8 +1,7 @@
-"""Holds back every packet that a netfilter queue hands over, for a fixed time, in order. It is for kernels without `tc
-netem delay`, which does the same.
+"""Delays every packet of a netfilter queue for a fixed time, in order.
 
-The packets stay in the kernel, and only their numbers come here (linux/netfilter/nfnetlink_queue.h). They grow, so one
-verdict lets go of all that are due.
+It is for kernels without `tc netem delay`, which does the same. The packets stay in the kernel, and only their numbers
+come here (linux/netfilter/nfnetlink_queue.h). The numbers grow, so one verdict releases all packets that are due.
 """
 
 import collections
@@ -24,7 +23,7 @@ HEADER, GENERIC, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct(">BBH"), str
 
 
 class Queue:
-    """Raises OSError where this kernel, or this user, cannot have it."""
+    """A netfilter queue. Raises OSError if this kernel has none, or this user may not use it."""
 
     def __init__(self, number):
         self.number = number
@@ -51,7 +50,7 @@ class Queue:
         self.socket.send(HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body)
 
     def arrived(self):
-        """Numbers of the packets that came, in order."""
+        """The numbers of the arrived packets, in order."""
         found = []
         while select.select([self.socket], [], [], 0)[0]:
             for kind, body in messages(self.socket.recv(65536)):
@@ -62,7 +61,7 @@ class Queue:
         return found
 
     def let_go(self, newest):
-        """Of this one and all before it."""
+        """Releases this packet and all before it."""
         self._send(VERDICTS, REQUEST, attribute(VERDICT_HDR, struct.pack(">II", ACCEPT, newest)))
 
     def close(self):
@@ -90,13 +89,13 @@ def messages(data):
 
 
 def hold_back(queue, seconds):
-    """For ever."""
+    """Delays packets for ever."""
     held = collections.deque()
     while True:
         pause = max(0.0, held[0][0] - time.monotonic()) if held else None
         select.select([queue.socket], [], [], pause)
         came = queue.arrived()
-        now = time.monotonic()  # after the last of them: nothing goes before its time
+        now = time.monotonic()  # after the last packet arrived: no packet is released before its time
         held.extend((now + seconds, number) for number in came)
         due = None
         while held and held[0][0] <= now:

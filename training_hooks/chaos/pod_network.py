@@ -1,10 +1,12 @@
-"""Makes a fault in the network of a pod of this node. It is the program of the privileged pod that `outrider chaos`
-starts beside it, since a trainer has no right to break its own network.
+"""Makes a fault in the network of a pod of this node.
 
-    main.py beside cut-network:60s       with OUTRIDER_POD_UID, which the processes of the pod carry
+It is the program of the privileged pod that `outrider chaos` starts beside it, since a trainer may not break its own
+network.
+
+    main.py beside cut-network:60s       with OUTRIDER_POD_UID, which the processes of the pod have
 
 It sees the processes of the node (hostPID), enters the network namespace of the pod, and holds the fault there until
-its time is over, somebody ends it, or the pod has gone. The tools are the node's.
+its time is over, it is stopped, or the pod has ended. The tools are the node's.
 """
 
 import os
@@ -15,7 +17,7 @@ from . import base, network
 
 
 def enter(volume, fault):
-    """Becomes the fault; raises fault_base.Refused."""
+    """Becomes the fault; raises Refused."""
     pid = min(base.processes(os.environ), default=None)
     if pid is None:
         raise base.Refused("no process of the pod can be seen on its node")
@@ -29,7 +31,7 @@ def enter(volume, fault):
 
 
 def first_of(pid):
-    """The first process of the pod that `pid` is in: its containers may begin anew, and the pod is still broken."""
+    """The first process of the pod of `pid`: its containers may restart, and the pod is still broken."""
     space = _space(pid)
     for each in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         if _space(each) == space and cgroup.read("/proc/%d/status" % each).partition("NSpid:")[2].split()[1:2] == ["1"]:
@@ -38,7 +40,7 @@ def first_of(pid):
 
 
 def _outlive_a_lack_of_memory():
-    """Who is killed undoes nothing, and a pod without requests is killed first."""
+    """Protects this process: a killed fault is not undone, and a pod without requests is killed first."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("-999")

@@ -1,1 +1,1 @@
-"""What Lightning, transformers, TensorFlow and gloo do in their own ways."""
+"""Adaptions to Lightning, transformers, TensorFlow and gloo."""

@@ -1,7 +1,7 @@
-"""What transformers, accelerate and Lightning do in their own ways with checkpoints, said to the worker.
+"""Reports the checkpoints of transformers, accelerate and Lightning, which write folders, to the worker.
 
-A folder that one call fills with several files is one save: a stop waits for all of it, and it is told when it is
-whole. Nothing here is needed for a framework to run; a version that has other names is left as it is.
+A folder that one call fills with several files is one save: a stop waits for all of it, and it is reported once it is
+complete. No framework needs this module; a version with other names is left unchanged.
 """
 
 import functools
@@ -14,9 +14,9 @@ FOLDERS = (
     ("transformers.trainer", "Trainer", "_save_checkpoint"),
     ("accelerate.accelerator", "Accelerator", "save_state"),
 )
-"""Methods that fill a folder."""
+"""Methods that fill a folder, by class."""
 STATE = "trainer_state.json"
-"""The file that transformers' Trainer writes last, and without which it cannot go on from a folder."""
+"""The file that transformers' Trainer writes last, and without which it cannot resume from a folder."""
 
 
 CLOUD = ("lightning.fabric.utilities.cloud_io", "lightning_fabric.utilities.cloud_io")
@@ -31,8 +31,8 @@ def prepare(current, when_imported):
 
 
 def wrap_lightning(current, module):
-    """`module` is Lightning's cloud_io. It saves from memory through fsspec, into a file of the temporary directory
-    that is then moved, and copied where that is another disk; and loads from a file that is open already."""
+    """`module` is Lightning's cloud_io. It saves from memory through fsspec into a temporary file, which is then moved,
+    or copied to another disk; and it loads from an open file."""
     torch = sys.modules["torch"]
     save, module._load = module._atomic_save, save_hooks.noticed_load(current, module._load)
 
@@ -73,8 +73,8 @@ def wrap_folder(current, module, owner, name):
 
 
 def wrap_last_checkpoint(current, module):
-    """`module` is transformers.trainer_utils. Its newest folder may be one whose save was killed in the middle: the
-    Trainer would fail on it at each start. It is passed over where an older one is whole."""
+    """`module` is transformers.trainer_utils. The newest folder may be incomplete after a kill during its save, and the
+    Trainer would fail on it at each start. It is skipped if an older folder is complete."""
     newest = module.get_last_checkpoint
 
     @functools.wraps(newest)

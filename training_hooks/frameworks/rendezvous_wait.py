@@ -1,9 +1,9 @@
-"""Waits until rank 0 listens, so that the other ranks' first try to reach it succeeds.
+"""Waits until rank 0 listens, so that the first attempt of the other ranks to connect succeeds.
 
-torch's store client that comes a moment too early tries again after a random pause of 0.3 to 0.75 s (measured, torch
-2.13), and after a crash all ranks come within some milliseconds of each other: more time than everything else in a
-recovery. So a rank looks first whether the port is open, every few milliseconds, and gives way to torch's own patience
-after a while. A connection that is closed without a word is nothing to the store.
+If torch's store client comes a moment too early, it retries after a random pause of 0.3 to 0.75 s (measured, torch
+2.13). After a crash all ranks start within some milliseconds of each other, so that pause is longer than everything
+else in a recovery. So a rank first checks every few milliseconds whether the port is open, and after a while leaves the
+wait to torch. The store ignores a connection that is closed without a message.
 """
 
 import os
@@ -16,14 +16,14 @@ CONNECT = 1.0
 
 
 def is_by_environment(arguments, options):
-    """Whether init_process_group will meet the others where the environment says."""
+    """Whether init_process_group will use the rendezvous from the environment."""
     method = options.get("init_method", arguments[1] if len(arguments) > 1 else None)
     store = options.get("store", arguments[5] if len(arguments) > 5 else None)
     return store is None and (method is None or str(method).startswith("env://"))
 
 
 def wait(environ):
-    """Returns once somebody listens at the rendezvous, or it is no use to wait here."""
+    """Returns once a process listens at the rendezvous, or if waiting here is useless."""
     place = _place(environ)
     if place is None:
         return
@@ -34,7 +34,7 @@ def wait(environ):
 
 
 def _place(environ):
-    """(address, port) of rank 0, None where this is rank 0 itself or no such place is named."""
+    """(address, port) of rank 0, or None if this is rank 0 itself or no address is given."""
     try:
         rank, port = int(environ["RANK"]), int(environ["MASTER_PORT"])
         return (environ["MASTER_ADDR"], port) if rank > 0 else None
@@ -51,6 +51,6 @@ def _is_open(place):
 
 
 def prepare(arguments, options):
-    """Before init_process_group."""
+    """Called before init_process_group."""
     if is_by_environment(arguments, options):
         wait(os.environ)

@@ -1,15 +1,16 @@
-"""TF_CONFIG for a TensorFlow job without parameter servers (MultiWorkerMirroredStrategy): one worker a rank.
+"""TF_CONFIG for a TensorFlow job without parameter servers (MultiWorkerMirroredStrategy): one worker per rank.
 
-Nobody knows from outside whether a script wants it, and every rank would have to be told of all others. So it is made
-when it is looked up, in a rank that has imported TensorFlow and not torch: each takes a port, and they meet where the
-generation has its rendezvous, which nobody else uses then. Rank 0 hears everybody's port, sees where that came from,
-and tells all. A torch job never sees the variable, and one that somebody has set is left as it is.
+From outside it is unknown whether a script needs the variable, and every rank would need the addresses of all others.
+So it is created when it is read, in a rank that has imported TensorFlow and not torch. Each rank takes a port, and they
+meet at the generation's rendezvous address, which is otherwise unused then. Rank 0 receives every rank's port, sees its
+address, and sends all of them to each rank. A torch job never sees the variable, and one that the user has set is not
+changed.
 
-Who has looked it up waits until all ranks have, as it would for the strategy's other workers in the next line. If one
-never does, that is a hang, which is seen and named as any other.
+A rank that has read it waits until all ranks have, as it would wait for the strategy's other workers in the next line.
+If a rank never does, that is a hang, which is detected like any other.
 
 A rank's port stays bound until all are known, so that two ranks of a machine cannot have the same. It is outside the
-range from which the kernel gives out ports, as the rendezvous' own is. TensorFlow binds it in the next moment.
+range from which the kernel assigns ports, as the rendezvous port is. TensorFlow binds it in the next moment.
 """
 
 import contextlib
@@ -27,11 +28,11 @@ LOWEST, HIGHEST, TRIES = 10000, 65535, 200
 FIRST, LAST = 0.002, 0.1
 CONNECT = 5.0
 LONGEST = 1 << 10
-"""Bytes of what a rank says; who says more is none."""
+"""Most bytes of a rank's message; a connection that sends more is not a rank."""
 
 
 class Place:
-    """Where this rank meets the others; KeyError or ValueError where it is no rank."""
+    """The address where this rank meets the others; KeyError or ValueError if this process is not a rank."""
 
     def __init__(self, environ):
         self.rank, self.world = int(environ["RANK"]), int(environ["WORLD_SIZE"])
@@ -40,8 +41,8 @@ class Place:
 
 
 def offer(worker, current):
-    """Makes it, should this process look for it. `current()` is the process's worker: a child that the script forks is
-    none, and leaves it alone."""
+    """Creates the variable if this process reads it. `current()` returns the process's worker: a child that the script
+    forks has none, and does nothing."""
     if NAME in os.environ or "torch" in sys.modules:
         return
     place, plain, lock = Place(os.environ), type(os.environ), threading.RLock()
@@ -59,7 +60,7 @@ def offer(worker, current):
             try:
                 if not is_set():
                     os.environ[NAME] = json.dumps(config(meet(place), place.rank))
-            except Exception:  # no port is free, nobody can be reached there: TensorFlow goes on as without us
+            except Exception:  # no port is free, or no rank can be reached: TensorFlow runs as without Outrider
                 pass
             os.environ.__class__ = plain
 
@@ -73,7 +74,7 @@ def offer(worker, current):
 
 
 def config(workers, rank):
-    """What TensorFlow reads: all of them, and which one this is."""
+    """The value that TensorFlow reads: all workers, and the index of this one."""
     return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
 
 
@@ -87,7 +88,7 @@ def meet(place):
 
 
 def ask(place, own):
-    """What rank 0 says, once it has heard everybody."""
+    """Rank 0's answer, once it has the ports of all ranks."""
     line = json.dumps({"generation": place.generation, "rank": place.rank, "port": own}).encode() + b"\n"
     pause = FIRST
     while True:
@@ -99,14 +100,14 @@ def ask(place, own):
                     text = answer.readline()
             if text.endswith(b"\n"):
                 return json.loads(text.decode())
-        except OSError:  # it does not listen yet
+        except OSError:  # rank 0 does not listen yet
             pass
         time.sleep(pause)
         pause = min(2 * pause, LAST)
 
 
 def gather(place, own):
-    """Rank 0's side. Who says something else, or is of another generation, is not answered."""
+    """Rank 0's side. A connection with another message, or of another generation, gets no answer."""
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         server = stack.enter_context(listening(place))
@@ -128,14 +129,14 @@ def gather(place, own):
                     key.fileobj.close()
         whole = [workers[rank] for rank in range(place.world)]
         for connection in connections.values():
-            with contextlib.suppress(OSError):  # who is gone asks again, or its generation ends
+            with contextlib.suppress(OSError):  # a rank whose connection is lost asks again, or its generation ends
                 connection.settimeout(CONNECT)
                 connection.sendall(json.dumps(whole).encode() + b"\n")
     return whole
 
 
 def heard(connection, read, place):
-    """(rank, its port, whether there is no more to hear) of what a connection has said so far."""
+    """(rank, its port, whether the message is complete) from the bytes received so far."""
     try:
         more = connection.recv(LONGEST)
     except OSError:
@@ -144,9 +145,9 @@ def heard(connection, read, place):
     if not read.endswith(b"\n"):
         return None, None, not more or len(read) > LONGEST
     try:
-        said = json.loads(read.decode())
-        rank, port = int(said["rank"]), int(said["port"])
-        fits = said["generation"] == place.generation and 0 < rank < place.world and 0 < port <= HIGHEST
+        message = json.loads(read.decode())
+        rank, port = int(message["rank"]), int(message["port"])
+        fits = message["generation"] == place.generation and 0 < rank < place.world and 0 < port <= HIGHEST
     except (ValueError, KeyError, TypeError):
         fits = False
     return (rank, port, True) if fits else (None, None, True)
@@ -165,7 +166,7 @@ def named(host, port):
 
 
 def bound_port():
-    """A socket with a free port of its own, which nobody can reach yet."""
+    """A bound socket with a free port, which cannot be connected to yet."""
     low, high = ephemeral()
     outside = [*range(LOWEST, min(low, HIGHEST + 1)), *range(max(high + 1, LOWEST), HIGHEST + 1)]
     for port in random.sample(outside, min(TRIES, len(outside))) + [0]:

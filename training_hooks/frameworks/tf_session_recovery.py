@@ -1,17 +1,17 @@
-"""A monitored session whose parameter server was lost is back sooner than TensorFlow 2.21 would have it.
+"""Shortens the recovery of a monitored session that has lost a parameter server, compared with TensorFlow 2.21.
 
-It recovers by itself: the session is closed, and another one is made. Two of its waits are cut short.
+TensorFlow recovers by itself: it closes the session and creates another one. Two of its waits are shortened.
 
-- The close asks all servers to forget the session, the one that is gone too: for 10 s, or until another one serves at
-  its address. It is waited for no longer than `CLOSE_WITHIN`; then a thread waits for it, and its memory is free when
-  it ends.
-- A worker's session looks twice a minute whether the chief has restored what was lost.
+- The close asks all servers to drop the session, the lost one too: for 10 s, or until another one serves at its
+  address. It is waited for no longer than `CLOSE_WITHIN`; then a thread waits for it, and its memory is freed when it
+  ends.
+- A worker's session checks only twice a minute whether the chief has restored the lost state.
 
-What is left: such a close also takes down the input pipeline, under a lock that every session of the process needs
-(`SessionMgr::DeleteSession`, down to `RootDataset::Iterator`), and the next one's `CreateSession` waits for that lock.
-The pipeline waits for the thread that tunes it, which sleeps up to a minute at a time. It is woken a moment before it
-can see that it is cancelled, and seems to sleep on where it looks in that moment. Nothing in this process helps then.
-So where the close still waits though all servers listen again, the page says so, and the process is started again
+One case is left. Such a close also stops the input pipeline, under a lock that every session of the process needs
+(`SessionMgr::DeleteSession`, down to `RootDataset::Iterator`), and the next session's `CreateSession` waits for that
+lock. The pipeline waits for its tuning thread, which sleeps up to a minute at a time. It is woken a moment before it
+can see that it is cancelled, and seems to sleep again if it checks in that moment. Nothing in this process helps then.
+So if the close still waits although all servers listen again, the page reports it, and the process is restarted
 (`master/core/ps/ps_failover.py`).
 """
 
@@ -27,15 +27,15 @@ from ..abi import progress_page
 
 LOOK_EVERY = 0.5
 CLOSE_WITHIN = 1.0
-"""Seconds. Where all servers are there it takes some milliseconds."""
+"""Seconds to wait for a close. If all servers are alive it takes some milliseconds."""
 PROBE_EVERY = 0.25
 STUCK_AFTER = 1.5
-"""Seconds in which all servers have listened. TensorFlow tries to connect once a second: a close that nothing held up
-was over 0.2 to 0.9 s after the last of them listened (17 of them, load 5)."""
+"""Seconds for which all servers have listened. TensorFlow tries to connect once a second: an unblocked close was over
+0.2 to 0.9 s after the last of them listened (17 measurements, load 5)."""
 
 
 def look_sooner(current, module):
-    """A worker's session waits until the chief has restored what a lost ps had."""
+    """A worker's session waits until the chief has restored the state of a lost ps."""
     make = module.SessionManager.__init__
 
     @functools.wraps(make)
@@ -48,7 +48,7 @@ def look_sooner(current, module):
 
 
 def let_go(current, module):
-    """A close at the end of the script waits as ever: here another session is to be made."""
+    """Closes in the background if another session follows; a close at the end of the script waits as in TensorFlow."""
     recoverable, lost = module._RecoverableSession, module._PREEMPTION_ERRORS
     close = recoverable.close
 
@@ -85,7 +85,7 @@ def _close(raw, worker):
 
 
 class Close:
-    """The end of a session, while another one is made."""
+    """The close of a session while another one is created."""
 
     lock, newest = threading.Lock(), None
 
@@ -95,7 +95,7 @@ class Close:
             Close.newest = self
 
     def watch(self):
-        """The page says whether it holds the process up."""
+        """Reports on the page whether the close blocks the process."""
         try:
             servers, since = _servers(), None
             while servers and not self.over.wait(PROBE_EVERY):
@@ -103,13 +103,13 @@ class Close:
                     since = None
                 elif since is None:
                     since = time.monotonic()
-                self._say(since is not None and time.monotonic() >= since + STUCK_AFTER)
-            self._say(False)
+                self._report(since is not None and time.monotonic() >= since + STUCK_AFTER)
+            self._report(False)
         except Exception:  # the page is gone, or TF_CONFIG is the user's own: the master waits longer
             pass
 
-    def _say(self, holds):
-        """Of the newest one alone, and only where no step has been made since, nor has it ended meanwhile."""
+    def _report(self, holds):
+        """Reports for the newest close only, and only if no step was made since and it has not ended meanwhile."""
         with Close.lock:
             if Close.newest is self:
                 words = self.worker.page.words
@@ -118,7 +118,7 @@ class Close:
 
 
 def _servers():
-    """Of each whom a close asks, its addresses; they are looked up once, since that may take long."""
+    """The addresses of each server that a close asks; they are resolved once, since that may take long."""
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     places = [place.rpartition(":") for role in cluster.values() for place in role]
     found = [socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM) for host, _, port in places]
@@ -126,7 +126,7 @@ def _servers():
 
 
 def _all_listen(servers):
-    """The one that does not is asked first the next time."""
+    """Whether all servers listen. The one that does not is tried first the next time."""
     for server in servers:
         if not any(_listens(address) for address in server):
             servers.remove(server)

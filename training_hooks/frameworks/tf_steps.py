@@ -1,13 +1,13 @@
-"""TensorFlow's steps and checkpoints, on the progress page, without a change to the script.
+"""Reports TensorFlow's steps and checkpoints on the progress page, without a change to the script.
 
-What is seen: the global step of monitored sessions (`tf.compat.v1.train.MonitoredTrainingSession`, and estimators,
-which use them); the closures that a `ClusterCoordinator` has had done; the batches of a Keras `fit`; and saves, by
-`Saver` and `Checkpoint`. A session that saves can be asked to (`frameworks.tf_session_save`), and one that has lost a
-parameter server is back sooner (`frameworks.tf_session_recovery`).
+Four sources count: the global step of monitored sessions (`tf.compat.v1.train.MonitoredTrainingSession`, and
+estimators, which use them); the closures that a `ClusterCoordinator` has completed; the batches of a Keras `fit`; and
+saves by `Saver` and `Checkpoint`. A session that saves can be asked to save (`frameworks.tf_session_save`), and one
+that has lost a parameter server recovers sooner (`frameworks.tf_session_recovery`).
 
-The global step is everybody's and lives on a parameter server, so it is fetched with a run of the script's own, ten
-times a second at most. It may go back: a session that has recovered goes on at the last checkpoint. What is not as it
-was in TensorFlow 2.21 is left alone.
+The global step is shared and lives on a parameter server, so it is fetched with a run of the script's own, at most ten
+times a second. It may decrease: a recovered session continues at the last checkpoint. Code that differs from TensorFlow
+2.21 is left unchanged.
 """
 
 import functools
@@ -22,7 +22,7 @@ SOURCE = 4
 
 
 def prepare(current):
-    """`current()` is this process's worker, or None. Nothing is imported for it."""
+    """`current()` returns this process's worker, or None. Nothing is imported for it."""
     watch = import_hooks.when_imported
     watch("tensorflow.python.training.monitored_session", lambda module: wrap_sessions(current, module))
     watch("tensorflow.python.training.monitored_session", lambda module: tf_session_recovery.let_go(current, module))
@@ -36,7 +36,7 @@ def prepare(current):
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 def note(worker, step):
-    """The newest step, and how long each took since the last one that was noted."""
+    """Records the newest step, and the time per step since the last recorded one."""
     words, now = worker.page.words, time.monotonic_ns()
     known, last = words[pages.STEPS], words[pages.LAST]
     if step < known:
@@ -55,7 +55,7 @@ def one_more(worker, count=1):
 
 # -- the global step of a session -------------------------------------------------------------------------------------
 def wrap_sessions(current, module):
-    """Every monitored session gets one hook more."""
+    """Adds one hook to every monitored session."""
     hooks, util = module.session_run_hook, module.basic_session_run_hooks.training_util
 
     class GlobalStep(hooks.SessionRunHook):
@@ -98,7 +98,7 @@ def wrap_sessions(current, module):
 
 # -- a coordinator's closures, and Keras ------------------------------------------------------------------------------
 def wrap_queue(current, module):
-    """A closure that was done is a step; one whose worker was lost is done elsewhere, and counts once."""
+    """Counts each completed closure as a step; one whose worker was lost is completed elsewhere, and counts once."""
     queue = module._CoordinatedClosureQueue
     finish = queue.mark_finished
 
@@ -107,14 +107,14 @@ def wrap_queue(current, module):
         finish(self)
         worker = current()
         if worker is not None:
-            with self._queue_lock:  # workers' threads come here side by side
+            with self._queue_lock:  # threads of several workers arrive at the same time
                 _quietly(one_more, worker)
 
     queue.mark_finished = mark_finished
 
 
 def wrap_batches(current, module):
-    """Where nothing else counts."""
+    """Counts batches if nothing else counts steps."""
     ended = module.CallbackList.on_train_batch_end
 
     @functools.wraps(ended)
@@ -157,7 +157,7 @@ def wrap_checkpoint(current, module):
 
 
 def _saving(worker, save, step):
-    """Does it, with the page in its phase `checkpoint`, and tells where it is."""
+    """Saves with the page in its phase `checkpoint`, and reports the path."""
     if worker is None:
         return save()
     began, path = time.monotonic(), None
@@ -175,5 +175,5 @@ def _saving(worker, save, step):
 def _quietly(do, *args):
     try:
         do(*args)
-    except Exception:  # the page or the channel is gone: training goes on without being counted
+    except Exception:  # the page or the channel is gone: training continues without being counted
         pass

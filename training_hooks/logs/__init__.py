@@ -1,1 +1,1 @@
-"""The ranks' output: captured, kept in files, searched for patterns."""
+"""The ranks' output: captured, written to files, searched for patterns."""

@@ -1,14 +1,15 @@
-"""The ranks' output, where it is prefixed, kept in files or searched for patterns: through a reader beside the trainer.
+"""Captures the ranks' output through a reader process beside the trainer, to prefix it, save it, or search it.
 
-Where nothing of that is asked for (OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, the patterns of a start order), the ranks inherit
-the container's output untouched. The reader (`reader.py`) is spawned, not forked, so that it holds nothing of the
-template's memory, and it lives as long as any of its inputs. What has to be guaranteed:
+If none of that is requested (OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, the patterns of a start order), the ranks inherit the
+container's output unchanged. The reader (`reader.py`) is spawned, not forked, so that it has nothing of the template's
+memory; it lives as long as any of its inputs. Guarantees:
 
-- Nothing that a rank has written is lost by a kill -9 of the rank: it is in the pipe, and the reader has the other end.
-- A rank never dies of its reader (a print would raise BrokenPipeError), and never waits for one that is no more: the
-  owner holds a second copy of each reading end. `tend` starts a new reader on them, and where one after the other dies,
-  or none can be started, the owner passes the bytes on itself, as they are.
-- The owner waits for a reader only to learn why a rank has ended that left no exception, `READ_WITHIN` a generation.
+- A kill -9 of a rank loses nothing that it has written: the bytes are in the pipe, and the reader has the other end.
+- A rank never dies because of its reader (a print would raise BrokenPipeError), and never waits for a dead one: the
+  owner has a second copy of each reading end. `tend` starts a new reader on them. If one reader after the other dies,
+  or none can be started, the owner passes the bytes on itself, unchanged.
+- The owner waits for a reader only to learn why a rank without an exception has ended: `READ_WITHIN` seconds per
+  generation.
 """
 
 import json
@@ -25,17 +26,17 @@ from . import files
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
 STREAMS = ("stdout", "stderr")
 MOST_READERS = 5
-"""In one generation."""
+"""Most readers started in one generation."""
 CARRY_EVERY = 0.02
 READ_WITHIN = 1.0
-"""Seconds a generation that the owner gives its reader to write down why ranks have ended."""
+"""Seconds per generation that the owner gives its reader to write down why ranks have ended."""
 MOST_CARRIED = 64
-"""Pieces of a stream that the owner passes on before it looks after its other duties."""
+"""Most pieces of a stream that the owner passes on before it returns to its other duties."""
 
 
 class Outlet:
-    """The owner's side. `pid` is the reader's, to be kept alive by endings and left out of what counts as the trainer's
-    processes; 0 while there is none."""
+    """The owner's side. `pid` is the reader's, or 0 while there is none; endings must not signal it, and it does not
+    count as a process of the trainer."""
 
     def __init__(self, environ=None):
         environ = os.environ if environ is None else environ
@@ -43,7 +44,7 @@ class Outlet:
         self.folder, self.volume = environ.get("OUTRIDER_LOG_DIR", ""), environ.get("OUTRIDER_DIR", "")
         self.kept = environ.get("OUTRIDER_LOG_KEEP") == "1"
         self.by_lines = self.prefix or bool(self.folder)
-        """A rank's Python writes line by line; where only patterns are followed it writes as it would without us."""
+        """A rank's Python writes line by line; if only patterns are searched, it buffers as without Outrider."""
         self.patterns = []
         self._reader, self._control, self._held, self._started = None, None, [], 0
         self._patience = READ_WITHIN
@@ -58,18 +59,18 @@ class Outlet:
 
     @property
     def pause(self):
-        """Seconds until `tend` is wanted; None where SIGCHLD says it."""
+        """Seconds until the next `tend`, or None if SIGCHLD triggers it."""
         return CARRY_EVERY if self._held and not self._reader else None
 
     def follow(self, patterns):
-        """What the lines of the ranks that are opened from now on are searched for."""
+        """Sets the patterns for the lines of the ranks that are opened from now on."""
         self.patterns = [str(each) for each in patterns or ()]
         if self._reader:
             self._tell_patterns()
 
     def open(self, generation, rank):
-        """(stdout fd, stderr fd) for one rank of a generation `(term, number)`, to be closed by the caller once
-        the rank has them; None where the rank inherits the container's."""
+        """(stdout fd, stderr fd) for one rank of a generation `(term, number)`, which the caller closes once the rank
+        has them; None if the rank inherits the container's."""
         if not (self.by_lines or self.patterns):
             return None
         self.tend()
@@ -88,7 +89,7 @@ class Outlet:
         return tuple(writers)
 
     def last_lines(self, rank):
-        """What a rank that has just ended wrote last on its stderr; "" where that is in no file."""
+        """The last stderr lines of a rank that has just ended; "" if they are in no file."""
         for reading, label in self._held if self.folder else ():
             if label["rank"] == rank and label["stream"] == "stderr":
                 path = files.path_of(self.folder, label["generation"][1], rank, "stderr")
@@ -99,7 +100,8 @@ class Outlet:
         return ""
 
     def forget(self):
-        """The generation's ranks are reaped: the reader's own copies are enough for what is still in the pipes."""
+        """Called when the generation's ranks are reaped: the reader's own copies suffice for what is still in the
+        pipes."""
         if self._held and not self._reader:
             self._carry()
         for reading, _ in self._held:
@@ -107,7 +109,7 @@ class Outlet:
         self._held, self._started, self._patience = [], 0, READ_WITHIN
 
     def tend(self, may_start=True):
-        """Called when a child may have ended, or `pause` is over: where that was the reader there is a new one, if it
+        """Called when a child may have ended, or `pause` is over: replaces a reader that has ended, if it
         `may_start`."""
         if self._reader and self._reader.poll() is not None:
             self._control.close()
@@ -119,7 +121,7 @@ class Outlet:
                 self._carry()
 
     def finish(self, seconds=2.0):
-        """No rank will come any more: lets the reader write what is left."""
+        """Called when no rank will follow: lets the reader write what is left."""
         self.forget()
         if not self._reader:
             return
@@ -156,7 +158,7 @@ class Outlet:
         try:
             self._control.send(json.dumps({"patterns": self.patterns}, ensure_ascii=False).encode())
         except OSError:
-            pass  # it has ended, and the next one is told
+            pass  # the reader has ended; the next one gets the message
 
     def _spawn(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -184,7 +186,7 @@ def _is_ready(fd, what):
 
 
 def _copied(reading, target):
-    """False at the end, or where nobody takes it any more."""
+    """Copies one piece; returns False at the end of the stream, or if the target is closed."""
     try:
         data = os.read(reading, select.PIPE_BUF)
         os.write(target, data)

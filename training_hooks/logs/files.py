@@ -1,9 +1,9 @@
-"""The ranks' output in files, one for each stream of each rank: `FOLDER/GENERATION/RANK/stdout.log`.
+"""Writes the ranks' output to files, one per stream and rank: `FOLDER/GENERATION/RANK/stdout.log`.
 
-In a folder that the user has named, they grow as he lets them. In the one that Outrider keeps by itself
-(OUTRIDER_LOG_KEEP) they are bounded: a file that is full becomes `stdout.log.1` and the next begins, and of all
-generations the newest are kept. There each file has its times beside it, `stdout.times`: lines `OFFSET UNIX_TIME`, so
-that `outrider logs` can bring the ranks' lines into one order.
+In a folder that the user has named, the files grow without a limit. In Outrider's own folder (OUTRIDER_LOG_KEEP) they
+are bounded: a full file becomes `stdout.log.1` and a new one begins, and only the newest generations are kept. There
+each file has its times beside it in `stdout.times`, with lines `OFFSET UNIX_TIME`, so that `outrider logs` can merge
+the ranks' lines in order of time.
 """
 
 import fcntl
@@ -14,18 +14,18 @@ import termios
 import time
 
 MOST_BYTES = 2 << 20
-"""Of one file; there are two of each stream."""
+"""Most bytes of one file; each stream has two."""
 MOST_GENERATIONS = 20
 TIME_EVERY = 0.5
 """Seconds between two times of one file."""
 LAST_BYTES, LAST_LINES = 4096, 15
 WRITTEN_AFTER = 0.005
-"""Seconds that a reader may be between taking bytes and writing them."""
+"""Seconds that a reader may take between reading bytes and writing them."""
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class File:
-    """One stream's, written as it comes; after the first error it is given up."""
+    """The file of one stream, written as bytes arrive; after the first error it is closed."""
 
     def __init__(self, path, bounded):
         self.path, self.bounded = path, bounded
@@ -94,8 +94,8 @@ def forget_oldest(folder):
 
 
 def last_lines(path, reading, seconds):
-    """The end of a file whose rank has just ended; `reading` is the pipe that it comes from, which the reader may not
-    have emptied yet: it has so many seconds. "" where there is none."""
+    """The end of the file of a rank that has just ended. `reading` is the pipe that the reader may not have emptied
+    yet; it has `seconds` to do so. "" if there is no file."""
     until = time.monotonic() + seconds
     while _unread(reading) and time.monotonic() < until:
         time.sleep(0.002)

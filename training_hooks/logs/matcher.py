@@ -1,14 +1,16 @@
-"""The matcher: lines of the ranks' output that fit a pattern, found beside the reader and told to the template.
+"""The matcher: searches the ranks' output for patterns beside the reader, and reports matches to the template.
 
-It is a process of its own, a child of the reader (`reader.py`), because Python's `re` knows no limit of time: whatever
-happens here, bytes pass on. Laws:
+It is its own process, a child of the reader (`reader.py`), because Python's `re` has no time limit: whatever happens
+here, bytes pass on. Rules:
 
-- The reader never waits for it. What it has no time for it does not see: the rest of a torn line is left out.
-- Of a line the first `LONGEST_LINE` bytes are looked at. A pattern that takes more than `MOST_CPU` for one line, as the
-  catastrophic ones do, is followed no more, and that is told. `re` looks for signals while it works, so a timer of this
+- The reader never waits for it. Pieces for which the matcher has no time are skipped; the rest of a torn line is left
+  out.
+- Only the first `LONGEST_LINE` bytes of a line are searched. A pattern that takes more than `MOST_CPU` for one line, as
+  catastrophic ones do, is dropped, and that is reported. `re` checks for signals while it works, so a timer of this
   process's own CPU time ends it; a batch of lines is timed as a whole first, which costs nothing.
-- A match is told at once. More of the same pattern and rank are counted, and told together a second later.
-- The template is told by a datagram that waits until there is room: a match is not lost while the template is busy.
+- A match is reported at once. More matches of the same pattern and rank are counted, and reported together one second
+  later.
+- The datagram to the template waits until there is room: no match is lost while the template is busy.
 """
 
 import os
@@ -22,29 +24,30 @@ import time
 from ..process import worker_channel
 
 LONGEST_LINE = 1024
-LONGEST_TOLD = 300
+LONGEST_LINE_REPORTED = 300
 COLOURS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-"""What a terminal is told within a line (ECMA-48's control sequences): no part of the text that a pattern is about."""
+"""Terminal control sequences within a line (ECMA-48), which are not part of the text that a pattern searches."""
 LONGEST_GROUP = 100
 MOST_CPU = 0.05
 """Seconds of CPU for one pattern and one line."""
-TELL_EVERY = 1.0
+REPORT_EVERY = 1.0
 HEADER = struct.Struct("<BBIQQ")
-"""What goes before each piece of output: what it is, which stream, rank, and the generation's term and number."""
+"""Header of each piece of output: what it is, which stream, rank, and the generation's term and number."""
 DATA, TORN, END = 0, 1, 2
-"""More of a stream; the same, after a piece that was left out; its end."""
+"""Kinds of pieces: more of a stream; the same after a skipped piece; its end."""
 LARGEST = HEADER.size + (1 << 16)
 
 
 class TooSlow(Exception):
-    """The pattern was given up in the middle of a line."""
+    """The pattern exceeded its CPU time within a line."""
 
 
 class Clock:
-    """This process's CPU time, as a limit for what this module does inside `with`: beyond it TooSlow is raised there.
+    """Limits the CPU time of this module's code inside `with`: beyond the limit TooSlow is raised there.
 
-    Python lets a signal's handler run wherever it is, also in what the garbage collector calls (`__del__`, the callback
-    of a weak reference). What is raised in there is printed and lost; the clock rings again until our own code runs.
+    Python may run a signal handler anywhere, also in code called by the garbage collector (`__del__`, the callback of a
+    weak reference). An exception raised there is printed and lost, so the timer repeats until this module's own code
+    runs.
     """
 
     def __init__(self):
@@ -65,12 +68,12 @@ class Clock:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def cut(line, longest=LONGEST_TOLD):
+def cut(line, longest=LONGEST_LINE_REPORTED):
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 class Pattern:
-    """One pattern; `problem` says why it is not followed (any more), empty while it is."""
+    """One pattern; `problem` is the reason why it is not searched (any more), or ""."""
 
     def __init__(self, text, clock):
         self.text, self.clock, self.problem, self.slow_line, self._search = text, clock, "", "", None
@@ -80,7 +83,7 @@ class Pattern:
             self.problem = "the trainer's Python cannot read it: %s" % error
 
     def matches(self, lines):
-        """[(index of the line, match)], by the laws above."""
+        """[(index of the line, match)], by the rules above."""
         if self.problem:
             return []
         try:
@@ -105,7 +108,7 @@ class Pattern:
 
 
 class Lines:
-    """The whole lines of one stream, from its pieces. A carriage return ends a line too."""
+    """Assembles the complete lines of one stream from its pieces. A carriage return ends a line too."""
 
     def __init__(self):
         self.pending, self.skips = b"", False
@@ -122,34 +125,34 @@ class Lines:
         return [self._text(piece) for piece in pieces]
 
     def rest(self):
-        """What has no end, at the end of the stream."""
+        """The unfinished line at the end of the stream."""
         return [self._text(self.pending)] if self.pending else []
 
     def _text(self, piece):
         return COLOURS.sub(b"", piece[:LONGEST_LINE]).decode("utf-8", "replace").rstrip("\r\n")
 
 
-class Told:
-    """What is not told yet of one pattern and rank."""
+class Pending:
+    """Matches of one pattern and rank that are not reported yet."""
 
     def __init__(self):
         self.count, self.message, self.due = 0, None, 0.0
 
 
 class Matcher:
-    """The process. `offered` is the reader's end of a socket, `volume` the member's."""
+    """The process. `offered` is its end of the reader's socket, `volume` the member's volume."""
 
     def __init__(self, offered, patterns, volume):
         self.offered = offered
         clock = Clock()
         self.patterns = [Pattern(text, clock) for text in patterns]
-        self.streams, self.told, self.serial = {}, {}, 0
+        self.streams, self.pending, self.serial = {}, {}, 0
         self.up = worker_channel.Channel(volume)
         self.up.socket.setblocking(True)
 
     def run(self):
         for pattern in self.patterns:
-            self._tell_problem(pattern, [0, 0])
+            self._report_problem(pattern, [0, 0])
         poll = select.poll()
         poll.register(self.offered, select.POLLIN)
         while True:
@@ -158,11 +161,11 @@ class Matcher:
                 if not data:
                     break
                 self._take(data)
-            self._tell(time.monotonic())
-        self._tell(float("inf"))
+                self._report(time.monotonic())
+            self._report(float("inf"))
 
     def _patience(self):
-        due = [each.due for each in self.told.values() if each.count]
+        due = [each.due for each in self.pending.values() if each.count]
         return max(0.0, min(due) - time.monotonic()) * 1000 if due else None
 
     def _take(self, data):
@@ -181,13 +184,13 @@ class Matcher:
             for at, match in pattern.matches(lines):
                 self._note(pattern, match, lines[at], rank, generation)
             if was_followed:
-                self._tell_problem(pattern, generation)
+                self._report_problem(pattern, generation)
 
     def _note(self, pattern, match, line, rank, generation):
         groups = {name: cut(value, LONGEST_GROUP) for name, value in match.groupdict().items() if value is not None}
-        told = self.told.setdefault((pattern.text, rank, tuple(generation)), Told())
-        told.count += 1
-        told.message = {
+        pending = self.pending.setdefault((pattern.text, rank, tuple(generation)), Pending())
+        pending.count += 1
+        pending.message = {
             "matched": pattern.text,
             "generation": generation,
             "rank": rank,
@@ -196,25 +199,25 @@ class Matcher:
             "at": time.monotonic(),
         }
 
-    def _tell(self, now):
-        for told in self.told.values():
-            if told.count and now >= told.due:
+    def _report(self, now):
+        for pending in self.pending.values():
+            if pending.count and now >= pending.due:
                 self.serial = max(self.serial + 1, time.time_ns())
-                self._say(dict(told.message, count=told.count, serial=self.serial))
-                told.count, told.due = 0, now + TELL_EVERY
-        self.told = {key: told for key, told in self.told.items() if now < told.due}
+                self._send(dict(pending.message, count=pending.count, serial=self.serial))
+                pending.count, pending.due = 0, now + REPORT_EVERY
+        self.pending = {key: pending for key, pending in self.pending.items() if now < pending.due}
 
-    def _tell_problem(self, pattern, generation):
+    def _report_problem(self, pattern, generation):
         if pattern.problem:
-            said = {"dropped": pattern.text, "generation": generation, "reason": pattern.problem}
-            self._say(dict(said, line=cut(pattern.slow_line)))
+            message = {"dropped": pattern.text, "generation": generation, "reason": pattern.problem}
+            self._send(dict(message, line=cut(pattern.slow_line)))
 
-    def _say(self, message):
+    def _send(self, message):
         self.up.send("up", message)
 
 
 def begin(offered, others, patterns, volume):
-    """The pid of a matcher, forked from the reader: it lets go of the `others`, and dies with the reader."""
+    """Forks a matcher from the reader and returns its pid: it closes the `others`, and dies with the reader."""
     from ..process import tree
 
     reader = os.getpid()

@@ -1,13 +1,13 @@
 """The reader: one process beside the trainer that passes the ranks' output on, and offers it to the matcher.
 
-Run as a file by an isolated Python (`-I -S`), so it finds its own package by its path. What it has to guarantee:
+An isolated Python (`-I -S`) runs it as a file, so it finds its package by its own path. Guarantees:
 
-- Bytes pass on unchanged, into the files too. Only where ranks are prefixed is a line written in one piece; `\r` ends
-  a line as well, so that progress bars move; what has no end yet is shown after `IDLE` seconds, and a line of another
-  rank then starts on a line of its own.
-- It lives as long as any of its inputs: it ignores SIGINT and SIGTERM, because the last lines of a rank that is being
-  ended are the ones that matter.
-- Passing on comes first. The matcher is offered each piece afterwards, and what it has no room for is left out there.
+- Bytes pass on unchanged, into the files too. Only if ranks are prefixed is a line written in one piece. `\r` ends a
+  line too, so that progress bars move. An unfinished line is shown after `IDLE` seconds; a line of another rank then
+  begins on a new line.
+- It lives as long as any of its inputs. It ignores SIGINT and SIGTERM, because the last lines of a rank that is being
+  stopped are the most important ones.
+- Passing on comes first. Each piece is offered to the matcher afterwards, and skipped if the matcher has no room.
 """
 
 import json
@@ -39,11 +39,11 @@ LONGEST_PIECE = 1 << 16
 LARGEST_LABEL = 1 << 17
 MOST_MATCHERS = 5
 LAST_MATCHES = 5.0
-"""Seconds that the matcher has at the end for what it was offered."""
+"""Seconds that the matcher has at the end for the pieces offered to it."""
 
 
 class Sink:
-    """A descriptor that is written to as a whole, or given up for good."""
+    """A descriptor that is written completely, or closed for good."""
 
     def __init__(self, fd):
         self.fd = fd
@@ -60,21 +60,21 @@ class Sink:
 
 
 class Screen(Sink):
-    """One of the container's two streams, on which the ranks take turns."""
+    """One of the container's two streams, which the ranks share."""
 
     def __init__(self, fd):
         super().__init__(fd)
         self.unfinished = None
 
     def show(self, source, piece, prefix):
-        """`piece` ends a line, or does not: then the next of the same source goes on behind it."""
+        """Writes a piece. If it does not end a line, the next piece of the same source continues it."""
         start = b"" if self.unfinished is source else (b"\n" if self.unfinished else b"") + prefix
         self.write(start + piece)
         self.unfinished = None if piece.endswith((b"\n", b"\r")) else source
 
 
 class Offer:
-    """The matcher, as the reader sees it: there while a pattern is followed, made anew where it has ended."""
+    """The matcher, as the reader sees it: it exists while patterns are searched, and is restarted if it has ended."""
 
     def __init__(self, volume):
         self.volume, self.patterns, self.socket, self.started = volume, [], None, 0
@@ -86,7 +86,7 @@ class Offer:
             self.patterns, self.started = patterns, 0
 
     def give(self, of, data, others):
-        """One piece of the stream `of` (stream, rank, term, number); an empty one ends it."""
+        """Offers one piece of the stream `of` (stream, rank, term, number); an empty piece ends the stream."""
         if not self.patterns or not (self.socket or self._begin(others)):
             return
         what = END if not data else TORN if of in self.torn else DATA
@@ -120,13 +120,13 @@ class Offer:
         return True
 
     def close(self):
-        """It looks at what it was offered, and ends."""
+        """Lets the matcher finish the offered pieces and end."""
         if self.socket:
             self.socket.close()
             self.socket = None
 
     def finish(self):
-        """The same, waited for: its end of the socket closes with it."""
+        """The same, and waits for it: its end of the socket closes when it ends."""
         if not self.socket:
             return
         self.socket.settimeout(LAST_MATCHES)
@@ -147,7 +147,7 @@ class Source:
         self.pending, self.since = b"", 0.0
 
     def read(self):
-        """Passes on what is there; b"" at the end."""
+        """Passes on what is available; returns b"" at the end."""
         data = os.read(self.fd, LONGEST_PIECE)
         if self.file:
             self.file.write(data)
@@ -178,7 +178,7 @@ class Source:
 
 
 def ends_of_lines(data):
-    """Where lines end: after a newline, or a carriage return that is known not to belong to one."""
+    """Offsets of the ends of lines: after a newline, or after a carriage return that is not part of one."""
     place = 0
     while True:
         found = [at for at in (data.find(b"\n", place), data.find(b"\r", place)) if at >= 0]
@@ -194,7 +194,7 @@ def ends_of_lines(data):
 
 
 class Reader:
-    """The process. It ends when all its inputs have, and no more can come over `control`."""
+    """The process. It ends when all its inputs have ended and no more can arrive over `control`."""
 
     def __init__(self, control, prefix, folder, kept, volume):
         self.control, self.prefix, self.folder, self.kept = control, prefix, folder, kept
@@ -261,6 +261,6 @@ class Reader:
 def main(arguments):
     control, how, folder, kept, volume = arguments
     ignore_endings()
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a template that is about to fork blocks all of them
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a matcher that has ended leaves nothing behind
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a template that is about to fork blocks all signals
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a matcher that has ended leaves no zombie
     Reader(socket.socket(fileno=int(control)), how == "prefix", folder, kept == "kept", volume).run()

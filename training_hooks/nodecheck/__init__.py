@@ -1,1 +1,1 @@
-"""The probe of the node check, and the process that runs it."""
+"""The probe of the node check, and its supervision."""

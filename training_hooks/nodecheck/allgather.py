@@ -1,8 +1,8 @@
-"""The all-gather of a round of the node check. Each of a group sends its block to each other one and gets theirs.
+"""The all-gather of a node check: each member of a group sends its block to every other and receives theirs.
 
-Over plain sockets, so that every wait has an end and no library is needed; the best of several counts. Who stands
-earlier in the order listens, who stands later connects, and both say which round they mean: a connection of another
-round, or of a stranger, is dropped.
+It uses plain sockets, so that every wait has an end and no library is needed; the best of several runs counts. The
+member that is earlier in the order listens, the later one connects, and both name their round: a connection of another
+round, or of a foreign process, is dropped.
 """
 
 import errno
@@ -14,9 +14,9 @@ import time
 
 BLOCK, REPEATS = 8 << 20, 4
 MEET_SECONDS = 4.0
-"""For the other one's probe to be there: its order may have come later."""
+"""Seconds to wait for the other member's probe, whose order may have come later."""
 READY_SECONDS = 15.0
-"""For its matmul to be over; a fresh Python imports torch in that time."""
+"""Seconds to wait for the other member's matmul, in which a fresh Python imports torch."""
 GATHER_SECONDS = 10.0
 WORD_SECONDS = 2.0
 WORD = 256
@@ -27,7 +27,7 @@ class PortInUse(Exception):
 
 
 class Meeting:
-    """The connections of one member in one round. `errors` says for each that did not come why."""
+    """The connections of one member in one round. `errors` has the reason for each missing connection."""
 
     def __init__(self, order):
         self.round, self.member = order["round"], order["member"]
@@ -47,7 +47,7 @@ class Meeting:
             raise
 
     def meet(self, seconds=MEET_SECONDS):
-        """All at once: who waits for one that is gone is there for the other of a group of three all the same."""
+        """Connects to all members at once, so that in a group of three a missing member does not block the other."""
         until = time.monotonic() + seconds
         ways = [threading.Thread(target=self._come_to, args=(*peer, until, seconds)) for peer in self.peers]
         for way in ways:
@@ -66,7 +66,7 @@ class Meeting:
             self.errors[member] = "%s:%d: %s" % (address, port, reason(error, seconds))
 
     def _reach(self, address, port, until):
-        """Again and again while nobody listens there yet."""
+        """Retries until the other member listens."""
         while True:
             connection = None
             try:
@@ -107,13 +107,13 @@ class Meeting:
     def _hear_who(self, connection):
         words = receive(connection, WORD)
         try:
-            said = json.loads(words.decode())
-            return said["from"] if said["check_round"] == self.round else None
+            reply = json.loads(words.decode())
+            return reply["from"] if reply["check_round"] == self.round else None
         except (ValueError, KeyError, TypeError):
             return None
 
     def gather(self):
-        """{"member", "seconds", "error"} for each of the group, in an order in which nobody waits for a circle."""
+        """{"member", "seconds", "error"} for each member of the group, in an order without circular waits."""
         found = []
         for member in [member for member, _, _ in self.peers] + sorted(self.awaited):
             error, seconds = self.errors.get(member, ""), 0.0
@@ -145,7 +145,7 @@ def exchange(connection):
 
 
 def alone(address):
-    """The same with oneself, over one's own address."""
+    """The same with this member itself, over its own address."""
     best, block = float("inf"), bytes(BLOCK)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as listener:
@@ -161,7 +161,7 @@ def alone(address):
 
 
 def _agree(connection, seconds):
-    """Both are here."""
+    """Waits until both sides are ready."""
     connection.settimeout(seconds)
     connection.sendall(b"!")
     receive(connection, 1)
@@ -172,13 +172,13 @@ def receive(connection, count):
     while len(data) < count:
         chunk = connection.recv(count - len(data))
         if not chunk:
-            raise ConnectionResetError(errno.ECONNRESET, "the other side is gone")
+            raise ConnectionResetError(errno.ECONNRESET, "the other side closed the connection")
         data += chunk
     return data
 
 
 def _pump(ends, seconds):
-    """Sends each its block while it receives as much."""
+    """Sends a block to each connection while it receives as much."""
     until = time.monotonic() + seconds
     left = {end.fileno(): [end, memoryview(block), len(block)] for end, block in ends}
     scratch = bytearray(1 << 20)
@@ -186,7 +186,7 @@ def _pump(ends, seconds):
         end.setblocking(False)
     while left:
         pause = until - time.monotonic()
-        reading = [fd for fd, (_, _, wanted) in left.items() if wanted]
+        reading = [fd for fd, (_, _, missing) in left.items() if missing]
         writing = [fd for fd, (_, rest, _) in left.items() if rest]
         readable, writable, _ = select.select(reading, writing, [], max(0.0, pause))
         if not readable and not writable:
@@ -194,7 +194,7 @@ def _pump(ends, seconds):
         for fd in readable:
             count = left[fd][0].recv_into(scratch, min(len(scratch), left[fd][2]))
             if not count:
-                raise ConnectionResetError(errno.ECONNRESET, "the other side is gone")
+                raise ConnectionResetError(errno.ECONNRESET, "the other side closed the connection")
             left[fd][2] -= count
         for fd in writable:
             left[fd][1] = left[fd][1][left[fd][0].send(left[fd][1]) :]

@@ -1,11 +1,10 @@
-"""How fast this device multiplies: the best of several short matmuls, with torch, else numpy, else plain Python.
+"""Measures how fast this device multiplies: the best of several short matmuls, with torch, numpy or plain Python.
 
-Only ever called in a process that is thrown away (`nodecheck.probe`): a tensor operation in a template would hang its
-forks. The best of several is what the device can do; what disturbs for a moment, it does not count. What its own
-container takes from it is a share of the time, with pauses (a limit has periods, a load does not always run), so that
-is the mean of all. CPU time is taken beside the wall's, because members of one machine disturb each other for as long
-as the check lasts; one thread, and members that see each other's abstract sockets (one machine without network
-namespaces) take turns.
+It runs only in a process that is discarded (`nodecheck.probe`): a tensor operation in a template would hang its forks.
+The best of several is what the device can do, without momentary disturbances. What the member's own container takes
+from it is a share of the time, with pauses (a limit has periods, a load does not always run), so that is the mean of
+all. CPU time is measured beside wall time, because members of one machine disturb each other during the check. One
+thread is used, and members that see each other's abstract sockets (one machine without network namespaces) take turns.
 """
 
 import os
@@ -21,12 +20,12 @@ SLOW = 5
 
 
 class Wrong(Exception):
-    """The device has multiplied, and what came out is not the product."""
+    """The device has multiplied, and the product is wrong."""
 
 
 def measure(local_rank, chaos=""):
-    """(kind, wall seconds, CPU seconds, and seconds for which its own container held that back; 0.0 and 0.0 where a
-    device of its own did it)."""
+    """(kind, wall seconds, CPU seconds, seconds for which the member's own container delayed it); the last two are 0.0
+    for a device such as a GPU."""
     kind, multiply = _best_way(local_rank)
     times = SLOW if chaos == "slow" else 1
     turn = None if kind.endswith("cuda") else _take_turn()
@@ -40,7 +39,7 @@ def measure(local_rank, chaos=""):
 
 
 def _best(multiply, times):
-    """(the best wall seconds, the best CPU seconds, what its own container took beside those of one, in the mean)."""
+    """(best wall seconds, best CPU seconds, mean seconds that the member's own container took from one)."""
     container = cpu_contention.Container()
     walls, cpus, began, until = [], [], container.look(), time.perf_counter() + LONGEST
     while len(walls) < REPEATS and (len(walls) < 2 or time.perf_counter() < until):
@@ -54,7 +53,7 @@ def _best(multiply, times):
 
 
 def _take_turn():
-    """Held until it is closed; waited for, but not for ever."""
+    """A lock that is held until it is closed; waited for, but with a limit."""
     turn, until = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), time.monotonic() + TURN_PATIENCE
     while True:
         try:
@@ -133,4 +132,4 @@ def _in_python(size):
 
 def _check(least, most, expected):
     if not least == most == expected:
-        raise Wrong("every element of the product must be %d, and they are from %r to %r" % (expected, least, most))
+        raise Wrong("every element of the product must be %d; they are from %r to %r" % (expected, least, most))

@@ -1,12 +1,11 @@
-"""The probe of the node check. It makes one round in a process that is thrown away, and writes its findings as JSON
-into a pipe.
+"""The probe of the node check: runs one round in a process that is discarded, and writes JSON results into a pipe.
 
-A child of the template, which has torch already, or a fresh Python beside a launcher. It opens its port before anything
-that takes time, measures every local device in a process of its own (the slowest counts), then the all-gather, which is
-the member's and not a rank's. It prints nothing, and whatever goes wrong is a finding.
+It is a child of the template, which has imported torch, or a fresh Python beside a launcher. It opens its port before
+anything that takes time, measures every local device in a process of its own (the slowest counts), then the all-gather,
+which is measured per member, not per rank. It prints nothing, and every failure is a result.
 
-The fault `bad-node` (`outrider chaos`, or armed) makes its process die as on a broken machine, `bad-node=slow` take
-five times as long.
+The fault `bad-node` (`outrider chaos`, or armed) makes its process die as on a broken machine; `bad-node=slow` makes it
+take five times as long.
 """
 
 import json
@@ -34,13 +33,13 @@ LONGEST_ERROR = 300
 
 
 def main():
-    """A fresh Python: the order is in the environment, with the descriptor for the findings."""
-    told = json.loads(os.environ.pop(ORDER))
-    run(told["order"], told["pipe"], told["volume"])
+    """Entry point of a fresh Python: the order is in the environment, with the descriptor for the results."""
+    settings = json.loads(os.environ.pop(ORDER))
+    run(settings["order"], settings["pipe"], settings["volume"])
 
 
 def run(order, pipe, volume):
-    """Measures, writes and ends this process."""
+    """Measures, writes the results and ends this process."""
     try:
         silence()
         os.write(pipe, json.dumps(findings(order, volume)).encode())
@@ -106,7 +105,7 @@ def of_device(local_rank, chaos):
         kind, wall, cpu, held_up = matmul.measure(local_rank, chaos)
     except matmul.Wrong as error:
         return {"result": "wrong", "error": str(error)[:LONGEST_ERROR]}
-    except Exception as error:  # a driver, a library, memory: each says so in a type of its own
+    except Exception as error:  # a driver, a library and memory each raise their own types
         return {"result": "failed", "error": ("%s: %s" % (type(error).__name__, error))[:LONGEST_ERROR]}
     return {"result": "ok", "kind": kind, "compute": wall, "cpu": cpu, "held_up": held_up}
 

@@ -1,8 +1,8 @@
-"""The node check as template and launcher hold it: one probe at a time, started, timed, reaped, and told.
+"""The node check in template and launcher: one probe at a time is started, timed and reaped, and its result reported.
 
-The probe is never this process itself: a template that ran a tensor operation could not be forked again. An order that
-is repeated is on its way or was answered; a newer one ends the probe of the older. Where worker processes are started
-or ended meanwhile, the probe ends too, and its round says nothing about this member.
+The probe is never this process itself: a template that has run a tensor operation cannot fork again. A repeated order
+is in progress or was answered; a newer one ends the probe of the older. If worker processes are started or stopped
+meanwhile, the probe ends too, and its round says nothing about this member.
 """
 
 import json
@@ -22,26 +22,26 @@ CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.
 
 
 class Checking:
-    """`start(order, pipe)` returns the pid of a probe; `say(line)` tells the sidecar."""
+    """`start(order, pipe)` returns the pid of a probe; `send(line)` reaches the sidecar."""
 
-    def __init__(self, start, say):
-        self.start, self.say = start, say
+    def __init__(self, start, send):
+        self.start, self.send = start, send
         self.pid, self.order, self.line = 0, None, None
         self.reading, self.began, self.is_late = -1, 0.0, False
 
     def lines(self):
-        """What a new connection is told: the last answer."""
+        """The messages for a new connection: the last answer."""
         return [self.line] if self.line is not None else []
 
     def begin(self, order):
         if self.order is not None and self.order["order"] == order["order"]:
             if self.line is not None:
-                self.say(self.line)
+                self.send(self.line)
             return
         self.interrupt()
         self.order, self.line, self.began, self.is_late = order, None, time.monotonic(), False
         self.reading, writing = os.pipe()
-        os.set_blocking(self.reading, False)  # a process of the probe's may hold the other end for a moment longer
+        os.set_blocking(self.reading, False)  # a process of the probe may keep the other end open for a moment
         try:
             self.pid = self.start(order, writing)
         except OSError as error:
@@ -50,7 +50,7 @@ class Checking:
             os.close(writing)
 
     def pause(self, now):
-        """Seconds until `look` is wanted; None while nothing is measured."""
+        """Seconds until the next `look`, or None while nothing is measured."""
         return max(0.0, self.began + self.order["seconds"] + SLACK - now) if self.pid else None
 
     def look(self, now):
@@ -59,7 +59,7 @@ class Checking:
             self._kill()
 
     def reaped(self, pid, status):
-        """A child has ended; True where it was the probe."""
+        """Called when a child has ended; returns whether it was the probe."""
         if not self.pid or pid != self.pid:
             return False
         self.pid = 0
@@ -72,7 +72,7 @@ class Checking:
         return True
 
     def interrupt(self):
-        """What runs here changes: whoever ends or starts it reaps the probe."""
+        """Ends the probe when ranks are started or stopped; the caller reaps it."""
         if self.pid:
             self._kill()
             self.pid = 0
@@ -89,11 +89,12 @@ class Checking:
         os.close(self.reading)
         self.line = dict({"elapsed": time.monotonic() - self.began}, **found)
         self.line.update(event="checked", order=self.order["order"], round=self.order["round"])
-        self.say(self.line)
+        self.send(self.line)
 
 
 def forked(order, pipe, volume, forget):
-    """Of a template, whose imports are done; `forget` closes what is the template's alone."""
+    """Starts a probe by a fork of the template, whose imports are done; `forget` closes what is the template's
+    alone."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -107,7 +108,7 @@ def forked(order, pipe, volume, forget):
 
 
 def spawned(order, pipe, argv, environ):
-    """Of a launcher: the Python of its command where that is one, else that of the container."""
+    """Starts a probe of a launcher: with the Python of its command if it is one, else with the container's."""
     parent = os.getpid()
     python = argv[0] if is_python(os.path.basename(argv[0])) else None
     python = python or shutil.which("python3", path=environ.get("PATH")) or sys.executable
@@ -117,9 +118,9 @@ def spawned(order, pipe, argv, environ):
     try:
         _settle(parent)
         os.set_inheritable(pipe, True)
-        told = json.dumps({"order": order, "pipe": pipe, "volume": environ["OUTRIDER_DIR"]})
+        settings = json.dumps({"order": order, "pipe": pipe, "volume": environ["OUTRIDER_DIR"]})
         kept = {name: value for name, value in environ.items() if name not in context.OURS + ("OUTRIDER_DIR",)}
-        os.execvpe(python, [python, probe.__file__], dict(kept, **{probe.ORDER: told}))
+        os.execvpe(python, [python, probe.__file__], dict(kept, **{probe.ORDER: settings}))
     finally:
         os._exit(127)
 

@@ -114,6 +114,6 @@ def test_where_the_machines_own_network_may_not_be_looked_at_nothing_is_broken(t
     pod = Pod(tmp_path)
     try:
         with pod.broken("cut-network") as fault:
-            assert "it cannot be seen whether this is the machine's own network" in first_line(fault)["error"]
+            assert "cannot determine whether this is the machine's own network" in first_line(fault)["error"]
     finally:
         pod.end()

@@ -220,17 +220,17 @@ def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, 
         ).stdout.strip()
     finally:
         trainer.close()
-    outside = ", outside of the trainer's cgroup, whose limits do not hold for it (Permission denied)"
+    outside = ", outside of the trainer's cgroup, so its limits do not apply (Permission denied)"
     assert said == (outside if which == "another" else "")
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("flood", "there is no fault 'flood' here; there are bad-node, cpu-load"),
-        ("cpu-load", "'' is no percentage; it is a whole number from 1 to 100"),
-        ("cpu-load=0", "'0' is no percentage"),
-        ("cpu-load=9:soon", "'soon' is no duration; write seconds, as 60s"),
+        ("flood", "Unsupported value: 'flood': supported values: bad-node, cpu-load"),
+        ("cpu-load", "'' is not a percentage; it must be a whole number from 1 to 100"),
+        ("cpu-load=0", "'0' is not a percentage"),
+        ("cpu-load=9:soon", "Invalid value: 'soon': must be a duration in seconds, as 60s"),
         ("hang", "no worker process runs here now"),
         ("fill-memory=99", "the machine's memory has no limit: at most 90 % of it is filled"),
     ],
@@ -253,7 +253,7 @@ def test_without_a_trainer_nothing_is_made(trainer: Trainer) -> None:
 
 @pytest.mark.parametrize("words", [(), ("start",), ("dance",), ("undo", "one", "two")])
 def test_a_call_that_means_nothing_is_answered(trainer: Trainer, words: tuple[str, ...]) -> None:
-    assert "the program of faults is called as" in trainer.call(*words)["error"]
+    assert "usage: start FAULT" in trainer.call(*words)["error"]
 
 
 # -- armed ------------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_the_probe_finds_a_bad_node_before_the_fault_has_begun(trainer: Trainer)
 def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer) -> None:
     assert trainer.call("signal", "sidecar", "KILL") == {"error": "no sidecar runs here now"}
     assert trainer.call("signal", "process", "KILL") == {"error": "no worker process runs here now"}
-    assert "the program of faults is called as" in trainer.call("signal", "kernel", "KILL")["error"]
+    assert "usage: start FAULT" in trainer.call("signal", "kernel", "KILL")["error"]
 
     assert trainer.call("signal", "all", "STOP") == {"pids": [trainer.process.pid]}
     wait_until(lambda: state(trainer.process.pid) == "T", "the stop")

@@ -113,7 +113,7 @@ def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Contai
     for order, what in enumerate(("stacks", "collectives")):
         (row,) = asked(container, hello, what, order)
         assert (row["rank"], row["local_rank"], row["pid"], "stack" in row) == (0, 0, pid, False)
-        assert "no Python with the hooks" in row["error"]
+        assert "not a Python with the hooks" in row["error"]
 
 
 @pytest.mark.exhaustive
