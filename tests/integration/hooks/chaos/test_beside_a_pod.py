@@ -82,7 +82,7 @@ def first_line(process: subprocess.Popen[str]) -> dict[str, str]:
     return line
 
 
-def test_the_pods_network_is_cut_until_somebody_ends_that(pod: Pod) -> None:
+def test_the_pods_network_is_cut_until_the_fault_is_stopped(pod: Pod) -> None:
     with pod.broken("cut-network") as fault:
         assert first_line(fault)["about"] == "every packet from and to it is dropped"
         assert pod.rules().count("DROP") == 2
@@ -108,7 +108,7 @@ def test_without_the_pods_processes_nothing_is_broken(allowed: None, tmp_path: P
     assert json.loads(done.stdout) == {"error": "no process of the pod can be seen on its node"}
 
 
-def test_where_the_machines_own_network_may_not_be_looked_at_nothing_is_broken(tmp_path: Path) -> None:
+def test_without_access_to_the_machines_network_nothing_is_broken(tmp_path: Path) -> None:
     if os.geteuid() != 0 or may_look():
         pytest.skip("this machine lets everybody look, or there is no other network to be made")
     pod = Pod(tmp_path)

@@ -79,7 +79,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_load_is_there_until_it_is_undone(trainer: Trainer) -> None:
+def test_a_load_runs_until_it_is_undone(trainer: Trainer) -> None:
     told = trainer.call("start", "cpu-load=5")
     assert "busy for 5 % of the time" in told["about"]
     assert trainer.running() == ["cpu-load=5"]
@@ -119,7 +119,7 @@ def test_a_fault_that_was_killed_runs_no_more_and_leaves_no_load(trainer: Traine
     assert "error" not in trainer.call("start", "cpu-load=5")
 
 
-def test_a_member_is_frozen_and_goes_on(trainer: Trainer) -> None:
+def test_a_frozen_member_continues_after_the_undo(trainer: Trainer) -> None:
     assert trainer.call("start", "freeze-member")["about"] == "1 process is stopped"
     wait_until(lambda: state(trainer.process.pid) == "T", "the trainer to stop")
     trainer.call("undo")
@@ -147,7 +147,7 @@ def test_the_last_rank_hangs_and_the_fault_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("cgroup")
-def test_memory_is_filled_to_a_part_of_the_containers_limit(tmp_path: Path, cgroup: Path) -> None:
+def test_memory_is_filled_to_a_percentage_of_the_containers_limit(tmp_path: Path, cgroup: Path) -> None:
     trainer = Trainer(tmp_path, cgroup)
     try:
         told = trainer.call("start", "fill-memory=75")
@@ -161,7 +161,7 @@ def test_memory_is_filled_to_a_part_of_the_containers_limit(tmp_path: Path, cgro
 
 
 @pytest.mark.xdist_group("cgroup")
-def test_who_needs_more_than_is_left_is_killed_and_not_the_fault(tmp_path: Path, cgroup: Path) -> None:
+def test_the_trainer_is_killed_for_lack_of_memory_and_not_the_fault(tmp_path: Path, cgroup: Path) -> None:
     (cgroup / "memory.limit_in_bytes").write_text(str(64 << 20))
     trainer = Trainer(tmp_path, cgroup)
     eats = trainer.inside(sys.executable, "-c", "b = [bytes([1]) * (1 << 20) for _ in range(16)]")
@@ -192,7 +192,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.xdist_group("cgroup")
-def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_path: Path, group: Path) -> None:
+def test_a_fault_started_from_outside_is_charged_to_the_trainers_cgroup(tmp_path: Path, group: Path) -> None:
     trainer = Trainer(tmp_path, group)
     trainer.group = None
     try:
@@ -211,7 +211,7 @@ print(base.charged_with(sys.argv[1]))
 
 @pytest.mark.parametrize("which", ["another", "its own"])
 @pytest.mark.xdist_group("cgroup")
-def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, group: Path, which: str) -> None:
+def test_a_fault_that_may_not_enter_the_trainers_cgroup_reports_it(tmp_path: Path, group: Path, which: str) -> None:
     trainer = Trainer(tmp_path, group if which == "another" else None)
     command = [sys.executable, "-c", AS_NOBODY, str(trainer.process.pid)]
     try:
@@ -235,24 +235,24 @@ def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, 
         ("fill-memory=99", "the machine's memory has no limit: at most 90 % of it is filled"),
     ],
 )
-def test_what_cannot_be_made_is_said_and_nothing_runs(trainer: Trainer, fault: str, said: str) -> None:
+def test_an_impossible_fault_is_refused_with_the_reason(trainer: Trainer, fault: str, said: str) -> None:
     assert said in trainer.call("start", fault)["error"]
     assert trainer.running() == []
 
 
-def test_what_was_refused_is_listed(trainer: Trainer) -> None:
+def test_a_refused_fault_is_listed(trainer: Trainer) -> None:
     trainer.call("start", "hang")
     assert trainer.call("list")["refused"][0]["why"] == "no worker process runs here now"
 
 
-def test_without_a_trainer_nothing_is_made(trainer: Trainer) -> None:
+def test_without_a_trainer_no_fault_is_made(trainer: Trainer) -> None:
     trainer.process.kill()
     trainer.process.wait()
     assert "no trainer runs here" in trainer.call("start", "cpu-load=5")["error"]
 
 
 @pytest.mark.parametrize("words", [(), ("start",), ("dance",), ("undo", "one", "two")])
-def test_a_call_that_means_nothing_is_answered(trainer: Trainer, words: tuple[str, ...]) -> None:
+def test_an_invalid_call_is_answered_with_the_usage(trainer: Trainer, words: tuple[str, ...]) -> None:
     assert "usage: start FAULT" in trainer.call(*words)["error"]
 
 
@@ -262,7 +262,7 @@ def armed(trainer: Trainer, chaos: str) -> None:
     base.arm({**trainer.environ, base.ARMED: chaos})
 
 
-def test_what_is_armed_begins_once_and_is_not_armed_again_when_it_was_undone(trainer: Trainer) -> None:
+def test_an_armed_fault_starts_once_and_not_again_after_an_undo(trainer: Trainer) -> None:
     armed(trainer, "bad-node,cpu-load=5")
     wait_until(lambda: sorted(trainer.running()) == ["bad-node", "cpu-load=5"], "both faults")
     began = trainer.says("cpu-load")["pid"]
@@ -273,7 +273,7 @@ def test_what_is_armed_begins_once_and_is_not_armed_again_when_it_was_undone(tra
     assert trainer.running() == ["bad-node"]
 
 
-def test_what_is_armed_begins_again_with_a_new_first_process(trainer: Trainer) -> None:
+def test_an_armed_fault_starts_again_with_a_new_first_process(trainer: Trainer) -> None:
     armed(trainer, "bad-node")
     wait_until(lambda: trainer.running() == ["bad-node"], "the fault")
     before = trainer.says("bad-node")["pid"]
@@ -300,7 +300,7 @@ def test_the_probe_finds_a_bad_node_before_the_fault_has_begun(trainer: Trainer)
     assert base.of_member(str(trainer.volume), environ, "bad-node") == ""
 
 
-def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer) -> None:
+def test_a_signal_reaches_only_the_named_part_of_a_container(trainer: Trainer) -> None:
     assert trainer.call("signal", "sidecar", "KILL") == {"error": "no sidecar runs here now"}
     assert trainer.call("signal", "process", "KILL") == {"error": "no worker process runs here now"}
     assert "usage: start FAULT" in trainer.call("signal", "kernel", "KILL")["error"]

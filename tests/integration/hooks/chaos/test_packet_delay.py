@@ -51,7 +51,7 @@ print(json.dumps({"order": [number for number, _ in came], "took": min(at - sent
 """
 
 
-def test_packets_wait_and_keep_their_order_and_pass_when_nobody_holds_them_back() -> None:
+def test_packets_are_delayed_in_order_and_pass_after_the_fault() -> None:
     root = str(Path(training_hooks.PACKAGE).parent)
     script = 'ip link set lo up && exec "$@"'
     command = ("unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", TRIED, root, str(DELAY))

@@ -73,12 +73,12 @@ def test_a_container_that_has_too_little_memory_is_named_at_the_start(
     assert "of the container's 192 MiB are free" in error
 
 
-def test_a_variable_that_is_no_number_is_named(make: Callable[..., Trainer]) -> None:
+def test_an_invalid_size_is_refused_with_the_variables_name(make: Callable[..., Trainer]) -> None:
     assert refused(make("train.py", OUTRIDER_CHECKPOINT_MEMORY="2Gi")) == (
         "OUTRIDER_CHECKPOINT_MEMORY: Invalid value: '2Gi': must be 16384 or more bytes"
     )
 
 
-def test_without_the_variable_nothing_is_made(tmp_path: Path) -> None:
+def test_without_the_variable_no_memory_is_reserved(tmp_path: Path) -> None:
     assert reservation.shortage(str(tmp_path), {}) == ""
     assert os.listdir(tmp_path) == []

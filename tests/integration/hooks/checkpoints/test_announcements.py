@@ -40,7 +40,7 @@ os._exit(0)
 """
 
 
-def test_what_was_said_is_known_when_the_save_returns(warm: Warm, tmp_path: Path) -> None:
+def test_an_announcement_is_readable_when_the_save_returns(warm: Warm, tmp_path: Path) -> None:
     """torch's store takes a `set` without an answer; ranks that meet at a barrier meet elsewhere than there."""
     (tmp_path / "train.py").write_text(SCRIPT)
     done = warm.run(tmp_path)

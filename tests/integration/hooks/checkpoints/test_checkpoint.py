@@ -92,7 +92,7 @@ def test_sharded_each_rank_loads_its_own_and_only_in_a_world_of_that_size(
     assert said(tmp_path, 1) == [[None], [[7, 71]]]
 
 
-def test_a_copy_that_is_damaged_is_told_and_the_older_one_loaded_on_all_ranks(
+def test_a_damaged_copy_is_reported_and_all_ranks_load_the_older_one(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
@@ -108,7 +108,7 @@ def test_a_copy_that_is_damaged_is_told_and_the_older_one_loaded_on_all_ranks(
 
 
 @pytest.mark.parametrize("page", witnesses([b"foreign", arena.FIRST.pack(b"ORCA", 99, 0, 1, 2, 8192)], b"foreign"))
-def test_memory_that_cannot_be_used_is_told_and_a_save_begins_it_anew(
+def test_unusable_memory_is_reported_and_a_save_initializes_it(
     make: Callable[..., Trainer], tmp_path: Path, page: bytes
 ) -> None:
     trainer = make("say(told(checkpoint.load()))\ncheckpoint.save(state(1), 1)\n")
@@ -119,10 +119,14 @@ def test_memory_that_cannot_be_used_is_told_and_a_save_begins_it_anew(
     generation(trainer)
     generation(trainer)
     assert said(tmp_path) == [[None], [None], [[1, 10]]]
-    assert "begin it anew" in trainer.agent.expect(lambda line: line.get("word") == "state not saved")["sentence"]
+    assert (
+        "initializes it again" in trainer.agent.expect(lambda line: line.get("word") == "state not saved")["sentence"]
+    )
 
 
-def test_storage_has_what_was_saved_and_the_newer_of_both_wins(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_storage_has_the_save_and_the_newer_of_file_and_memory_is_loaded(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
     trainer = make(
         "say(told(checkpoint.load('last.pt')))\n"
         "checkpoint.save(state(1), 1, path='last.pt')\ncheckpoint.wait()\ndist.barrier()\n"
@@ -140,7 +144,7 @@ def test_storage_has_what_was_saved_and_the_newer_of_both_wins(make: Callable[..
     assert said(tmp_path, 1) == [[None], [1, 10.0], [[1, 10]], [1, 10.0], [[2, 20]], [1, 10.0]]
 
 
-def test_without_memory_a_path_is_saved_to_as_ever_and_no_path_is_an_error(
+def test_without_memory_a_save_to_a_path_is_ordinary_and_one_without_a_path_fails(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
@@ -189,7 +193,7 @@ for call in (
 """
 
 
-def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_misuse_raises_an_error_with_the_valid_values(make: Callable[..., Trainer], tmp_path: Path) -> None:
     generation(make(WRONG))
     errors = [line[0] for line in said(tmp_path)]
     assert errors == [
@@ -218,7 +222,7 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
         ({"outrider_checkpoint": 2}, "foreign.pt has version 2; this release reads version 1"),
     ),
 )
-def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_begins_at_zero(
+def test_a_damaged_or_foreign_file_is_an_error_on_all_ranks_and_no_rank_starts_at_zero(
     make: Callable[..., Trainer], tmp_path: Path, there: bytes | dict[str, Any], sentence: str
 ) -> None:
     if isinstance(there, bytes):
@@ -233,9 +237,7 @@ def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_
         assert sentence in error
 
 
-def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
-    make: Callable[..., Trainer], tmp_path: Path
-) -> None:
+def test_a_save_with_a_smaller_step_is_reported_and_skipped(make: Callable[..., Trainer], tmp_path: Path) -> None:
     """Else one rank would load the first of two states with the same version, and another the second."""
     trainer = make(
         "say(told(checkpoint.load('last.pt')))\n"
@@ -251,14 +253,14 @@ def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
     assert any("the save of step 5 after one of step 7 is skipped" in sentence for sentence in told)
 
 
-def test_ranks_that_ask_for_different_things_are_told_so(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_ranks_that_request_different_states_get_an_error(make: Callable[..., Trainer], tmp_path: Path) -> None:
     generation(make("say(tried(lambda: checkpoint.load('%d.pt' % RANK)))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
         assert re.fullmatch(r"the ranks request different states: rank 0 .*/0.pt, rank 1 .*/1.pt", error)
 
 
-def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
+def test_a_failed_write_to_storage_is_reported_and_training_continues(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make("checkpoint.save(state(1), 1, path='/dev/full/last.pt')\ncheckpoint.wait()\nsay('goes on')\n")
@@ -268,7 +270,7 @@ def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
     assert "step 1 could not be written to /dev/full/last.pt: NotADirectoryError" in warning["sentence"]
 
 
-def test_a_full_volume_is_told_and_what_was_there_stays(
+def test_a_full_volume_is_reported_and_the_old_file_stays(
     full_volume: Path, make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
@@ -310,7 +312,7 @@ def test_what_is_saved_to_a_path_is_there_however_many_saves_to_memory_follow(
     assert best or any("step 1 was not written to" in each for each in warnings)
 
 
-def test_while_a_partner_takes_over_a_copy_others_are_not_kept_in_memory_and_go_straight_to_storage(
+def test_during_a_transfer_to_a_partner_further_saves_go_directly_to_storage(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(

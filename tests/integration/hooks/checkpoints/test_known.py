@@ -94,7 +94,7 @@ def prints_of(lines: list[dict[str, Any]], beyond: int) -> list[list[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", witnesses(WAYS, "os.replace", "folder"))
-def test_a_save_is_told_by_the_name_that_it_is_renamed_to_and_its_load_resumes_its_step(
+def test_a_renamed_save_is_reported_by_its_new_name_and_its_load_resumes_its_step(
     tmp_path: Path, make: Callable[..., Trainer], way: str
 ) -> None:
     path, then, last = WAYS[way]
@@ -109,7 +109,7 @@ def test_a_save_is_told_by_the_name_that_it_is_renamed_to_and_its_load_resumes_i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", witnesses(UNSEEN, "mv", "symlink"))
-def test_what_was_copied_linked_or_moved_behind_our_back_is_known_by_its_bytes(
+def test_a_copied_linked_or_moved_checkpoint_is_identified_by_its_bytes(
     tmp_path: Path, make: Callable[..., Trainer], way: str
 ) -> None:
     trainer = make("exec(os.environ['SAVES'])\n")
@@ -131,7 +131,7 @@ READERS = {
 
 
 @pytest.mark.slow
-def test_who_opens_a_checkpoint_otherwise_is_seen_and_who_looks_for_it_is_not(
+def test_opening_a_checkpoint_by_other_means_is_seen_and_checking_for_it_is_not(
     tmp_path: Path, make: Callable[..., Trainer]
 ) -> None:
     import torch
@@ -164,7 +164,7 @@ torch.save(weight, {path!r})
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["last.pt", "new.tmp"])
-def test_a_newer_checkpoint_is_kept_where_an_older_state_takes_its_place(
+def test_a_newer_checkpoint_is_kept_when_an_older_state_replaces_it(
     tmp_path: Path, make: Callable[..., Trainer], path: str
 ) -> None:
     import torch
@@ -191,9 +191,7 @@ def test_a_newer_checkpoint_is_kept_where_an_older_state_takes_its_place(
 
 
 @pytest.mark.slow
-def test_a_job_that_must_resume_saves_nothing_before_it_is_decided(
-    tmp_path: Path, make: Callable[..., Trainer]
-) -> None:
+def test_a_job_that_must_resume_saves_nothing_before_the_verdict(tmp_path: Path, make: Callable[..., Trainer]) -> None:
     import torch
 
     torch.save(torch.ones(2), tmp_path / "last.pt")
@@ -206,7 +204,7 @@ def test_a_job_that_must_resume_saves_nothing_before_it_is_decided(
     assert (tmp_path / "last.pt").read_bytes() == newest
 
 
-def test_a_file_that_saves_of_two_steps_share_says_nothing_but_by_its_name() -> None:
+def test_a_file_shared_by_saves_of_two_steps_is_identified_by_its_name_only() -> None:
     found = known_checkpoints.Known()
     found.saved("/run/a/args.bin", 100, ["12-same"])
     found.saved("/run/a/model.pt", 100, ["12-one"])
@@ -236,7 +234,7 @@ def test_a_fingerprint_is_of_size_first_and_last_bytes(tmp_path: Path) -> None:
     assert known_checkpoints.fingerprint(str(path)).startswith("0-")
 
 
-def test_what_is_wrong_with_the_file_for_a_launchers_ranks_is_as_none(tmp_path: Path) -> None:
+def test_an_unreadable_file_for_a_launchers_ranks_counts_as_absent(tmp_path: Path) -> None:
     for text in ("", "[1]", "{}", '{"saves": 3, "prints": []}'):
         (tmp_path / known_checkpoints.FILE).write_text(text)
         assert known_checkpoints.read(str(tmp_path)).step_of("x") == 0
@@ -245,7 +243,7 @@ def test_what_is_wrong_with_the_file_for_a_launchers_ranks_is_as_none(tmp_path: 
     known_checkpoints.write(str(tmp_path / "gone"), [], [])
 
 
-def test_what_stands_for_a_function_of_os_is_like_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrapper_of_an_os_function_looks_like_the_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("rename", "replace"):
         monkeypatch.setattr(os, name, getattr(os, name))
     real = os.replace

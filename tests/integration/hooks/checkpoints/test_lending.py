@@ -54,7 +54,7 @@ def mapped_bytes(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("kind", [arena.REPLICATED, arena.SHARDED])
-def test_what_was_loaded_stays_as_it_was_whatever_is_saved_over_it(tmp_path: Path, kind: int) -> None:
+def test_a_loaded_state_is_not_changed_by_later_saves(tmp_path: Path, kind: int) -> None:
     rank = memory(tmp_path)
     saved(rank, 10, kind)
     state = loaded(rank, 10, kind)
@@ -65,7 +65,7 @@ def test_what_was_loaded_stays_as_it_was_whatever_is_saved_over_it(tmp_path: Pat
     assert is_of(loaded(rank, 40, kind), 40)
 
 
-def test_what_the_script_writes_into_it_is_its_own(tmp_path: Path) -> None:
+def test_writes_to_a_loaded_state_do_not_reach_the_memory(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     state, other = loaded(rank, 10), loaded(rank, 10)
@@ -80,7 +80,7 @@ def test_what_the_script_writes_into_it_is_its_own(tmp_path: Path) -> None:
     assert is_of(other, 10)
 
 
-def test_memory_that_is_divided_anew_leaves_what_was_loaded(tmp_path: Path) -> None:
+def test_a_new_division_of_the_memory_does_not_change_a_loaded_state(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     saved(rank, 20)
@@ -91,7 +91,7 @@ def test_memory_that_is_divided_anew_leaves_what_was_loaded(tmp_path: Path) -> N
     assert is_of(new, 20)
 
 
-def test_a_process_that_is_forked_keeps_what_was_loaded_before(tmp_path: Path) -> None:
+def test_a_forked_process_keeps_the_state_loaded_before(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     state = loaded(rank, 10)
@@ -111,7 +111,7 @@ def test_a_process_that_is_forked_keeps_what_was_loaded_before(tmp_path: Path) -
         os.close(fd)
 
 
-def test_one_tensor_keeps_its_own_bytes_and_the_rest_goes(tmp_path: Path) -> None:
+def test_one_tensor_keeps_its_own_bytes_and_the_rest_is_freed(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     state = loaded(rank, 10)
@@ -127,9 +127,7 @@ def test_one_tensor_keeps_its_own_bytes_and_the_rest_goes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("local_rank", "map_location"), [(1, "cpu"), (0, lambda storage, device: storage)])
-def test_who_does_not_write_there_alone_or_asks_for_another_place_gets_copies(
-    tmp_path: Path, local_rank: int, map_location: object
-) -> None:
+def test_shared_memory_or_another_device_gives_copies(tmp_path: Path, local_rank: int, map_location: object) -> None:
     writer, reader = memory(tmp_path), memory(tmp_path, local_rank)
     saved(writer, 10)
     state = loaded(reader, 10, map_location=map_location)
@@ -139,7 +137,7 @@ def test_who_does_not_write_there_alone_or_asks_for_another_place_gets_copies(
     assert is_of(state, 10)
 
 
-def test_a_place_that_is_written_to_after_it_was_found_lends_nothing(tmp_path: Path) -> None:
+def test_a_slot_that_was_overwritten_since_lends_nothing(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     copy = rank.copies(arena.REPLICATED)[0]

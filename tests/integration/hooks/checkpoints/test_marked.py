@@ -40,7 +40,7 @@ def test_the_next_generation_begins_from_the_newest_save(make: Callable[..., Tra
     assert said(tmp_path) == [[None], [3]]
 
 
-def test_behind_a_barrier_every_rank_reads_what_was_saved(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_after_a_barrier_every_rank_reads_the_save(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         "for step in range(30):\n    if RANK == 0:\n        torch.save(state(step), 'last.pt')\n"
         "    dist.barrier()\n    say(loaded())\n    dist.barrier()\n"
@@ -116,9 +116,7 @@ def told_by_link():
 """
 
 
-def test_whatever_torch_load_is_asked_for_it_gives_the_same_as_from_a_file(
-    make: Callable[..., Trainer], tmp_path: Path
-) -> None:
+def test_torch_load_returns_the_same_as_from_a_file(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         OPTIONS + "torch.save(at(sys.argv[0]), 'last.pt')\n"
         "what = at('own') if os.environ.get('OWN') else at('')\n"
@@ -134,7 +132,7 @@ def test_whatever_torch_load_is_asked_for_it_gives_the_same_as_from_a_file(
     assert {"UnpicklingError", "cpu", "meta", "RuntimeError"} <= kinds, kinds
 
 
-def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_save(
+def test_damaged_memory_is_not_loaded_and_storage_only_if_it_has_exactly_that_save(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
@@ -160,7 +158,9 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
     assert "from which all ranks resume, is not complete in this member's memory" in third[0]
 
 
-def test_what_is_too_big_is_saved_as_ever_and_told_once(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_a_state_that_is_too_big_is_an_ordinary_save_and_reported_once(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
     trainer = make(
         "say(loaded())\nfor step, size in enumerate((10_000, 10_000, 3_000_000, 3_000_000)):\n"
         "    torch.save(state(step, size), 'last.pt')\n"
@@ -169,7 +169,7 @@ def test_what_is_too_big_is_saved_as_ever_and_told_once(make: Callable[..., Trai
     generation(trainer)
     generation(trainer)
     assert said(tmp_path) == [[None], [0], [1], [2], [3], [3], [0], [1], [2], [3]], warned(trainer)
-    assert len([line for line in warned(trainer) if "checkpointMemory has to be 23 MiB at the least" in line]) == 2
+    assert len([line for line in warned(trainer) if "checkpointMemory must be at least 23 MiB" in line]) == 2
 
 
 def test_without_a_process_group_saves_are_ordinary_ones(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_without_a_process_group_saves_are_ordinary_ones(make: Callable[..., Tra
     assert not newest(trainer)
 
 
-def test_another_rank_saves_as_ever(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_another_ranks_save_is_an_ordinary_one(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make("if RANK == 1:\n    for step in (5, 6):\n        torch.save(state(step), 'last.pt')\nsay(1)\n")
     generation(trainer, 2)
     assert step_in(tmp_path / "last.pt") == 6
@@ -202,7 +202,7 @@ def test_a_state_that_cannot_be_pickled_raises_what_torch_raises(make: Callable[
     assert after == [1]
 
 
-def test_the_explicit_functions_are_refused_where_a_path_is_marked(
+def test_the_explicit_functions_are_refused_with_a_checkpoint_path(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     generation(
@@ -232,7 +232,7 @@ def test_the_path_may_be_spelled_in_any_way(make: Callable[..., Trainer], tmp_pa
     assert said(tmp_path) == [[None], [2]]
 
 
-def test_saves_that_come_faster_than_others_are_given_them_do_not_wait_and_none_is_lost(
+def test_saves_faster_than_their_replication_do_not_wait_and_none_is_lost(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     """Nobody keeps anything here, as where there is no master."""

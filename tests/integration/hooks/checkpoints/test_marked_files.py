@@ -24,7 +24,7 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     yield from trainers(warm, tmp_path, MARKED, OUTRIDER_CHECKPOINT_PATH="last.pt")
 
 
-def test_on_storage_lies_what_torch_would_have_written(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_storage_has_the_file_that_torch_would_have_written(make: Callable[..., Trainer], tmp_path: Path) -> None:
     """The first one is there at once: scripts look whether there is one."""
     generation(
         trainer := make(
@@ -50,9 +50,7 @@ def test_on_storage_lies_what_torch_would_have_written(make: Callable[..., Train
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".outrider-")]
 
 
-def test_a_file_that_somebody_else_has_put_there_is_loaded_and_told(
-    make: Callable[..., Trainer], tmp_path: Path
-) -> None:
+def test_a_file_of_another_program_is_loaded_and_reported(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         "say(loaded())\nfor step in () if os.environ.get('ONLY') else (1, 2):\n    torch.save(state(step), 'last.pt')\n"
     )
@@ -67,7 +65,7 @@ def test_a_file_that_somebody_else_has_put_there_is_loaded_and_told(
     assert f"{tmp_path / 'last.pt'} is loaded from storage: it was written by another program" in told
 
 
-def test_a_file_that_is_put_there_while_ours_is_written_stays(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_a_file_of_another_program_put_there_during_a_save_stays(make: Callable[..., Trainer], tmp_path: Path) -> None:
     write(77, tmp_path / "mine.pt")
     trainer = make(
         "say(loaded())\nif not os.environ.get('ONLY'):\n    torch.save(state(1), 'last.pt')\n"
@@ -78,12 +76,13 @@ def test_a_file_that_is_put_there_while_ours_is_written_stays(make: Callable[...
     generation(trainer)
     generation(trainer, ONLY="1")
     assert said(tmp_path) == [[None], [77], [77]]
-    assert f"another program has replaced {tmp_path / 'last.pt'}: its file stays" in warned(trainer)
+    assert (
+        f"another program has replaced {tmp_path / 'last.pt'}: its file stays, and is the one that is loaded"
+        in warned(trainer)
+    )
 
 
-def test_storage_that_is_newer_than_what_all_have_in_memory_is_loaded(
-    make: Callable[..., Trainer], tmp_path: Path
-) -> None:
+def test_a_file_newer_than_all_memories_is_loaded(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make("say(loaded())\nfor step in (1, 2):\n    torch.save(state(step), 'last.pt')\n    mine().settle()\n")
     generation(trainer)
     trainer.start(1, find_port(), OUTRIDER_CHECKPOINT_FROM="1:1.1")
@@ -93,7 +92,9 @@ def test_storage_that_is_newer_than_what_all_have_in_memory_is_loaded(
     assert "is newer than the newest copy in all memories" in told
 
 
-def test_no_file_is_no_checkpoint_whatever_is_in_memory(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_without_a_file_there_is_no_checkpoint_whatever_is_in_memory(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
     trainer = make("say(loaded())\nfor step in (1, 2):\n    torch.save(state(step), 'last.pt')\n")
     generation(trainer)
     (tmp_path / "last.pt").unlink()
@@ -101,7 +102,7 @@ def test_no_file_is_no_checkpoint_whatever_is_in_memory(make: Callable[..., Trai
     assert said(tmp_path) == [[None], [None]]
 
 
-def test_who_copies_or_renames_the_file_gets_what_was_saved(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_copying_or_renaming_the_file_gives_the_last_save(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         "for step in range(3):\n    torch.save(state(step, 400_000), 'last.pt')\n"
         "    shutil.copyfile('last.pt', 'best.pt')\n"
@@ -112,7 +113,7 @@ def test_who_copies_or_renames_the_file_gets_what_was_saved(make: Callable[..., 
     assert said(tmp_path) == [[0], [1], [2], [7, None], [8]]
 
 
-def test_who_ends_by_os_exit_has_the_last_save_on_storage(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_after_os_exit_the_last_save_is_on_storage(make: Callable[..., Trainer], tmp_path: Path) -> None:
     generation(
         make("for step in (1, 2, 3):\n    torch.save(state(step, 300_000), 'last.pt')\nos._exit(0)\n"),
     )
@@ -120,7 +121,7 @@ def test_who_ends_by_os_exit_has_the_last_save_on_storage(make: Callable[..., Tr
 
 
 @pytest.mark.parametrize("size", witnesses([0, 1000], 1000))
-def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
+def test_a_truncated_file_is_replaced_by_the_copy_in_memory(
     make: Callable[..., Trainer], tmp_path: Path, size: int
 ) -> None:
     trainer = make("say(loaded())\nfor step in (1, 2):\n    torch.save(state(step), 'last.pt')\n")
@@ -133,7 +134,7 @@ def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
     assert step_in(tmp_path / "last.pt") == 2
 
 
-def test_a_script_that_never_saves_to_the_path_itself_is_told(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_a_script_that_never_saves_to_the_path_is_reported(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         "say(loaded())\nfor step in range(12):\n    torch.save(state(step), 'last.pt.tmp')\n"
         "    os.replace('last.pt.tmp', 'last.pt')\n"
@@ -146,7 +147,7 @@ def test_a_script_that_never_saves_to_the_path_itself_is_told(make: Callable[...
     assert f"and none by torch.save to the checkpoint path {tmp_path / 'last.pt'} (--checkpoint-path" in first
 
 
-def test_a_state_in_torchs_old_format_is_saved_as_ever(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_a_state_in_torchs_old_format_is_an_ordinary_save(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
         "for step in (1, 2, 3):\n    torch.save(state(step), 'last.pt', _use_new_zipfile_serialization=False)\n"
         "    say(loaded())\n"
@@ -157,7 +158,7 @@ def test_a_state_in_torchs_old_format_is_saved_as_ever(make: Callable[..., Train
     assert ["torch's old format" in line for line in warned(trainer)] == [True]
 
 
-def test_who_copies_renames_or_removes_the_folder_finds_what_was_saved_and_nobody_at_work(
+def test_copying_renaming_or_removing_the_folder_waits_for_the_last_save(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
@@ -173,7 +174,7 @@ def test_who_copies_renames_or_removes_the_folder_finds_what_was_saved_and_nobod
         assert sorted(os.listdir(tmp_path / name)) == [".last.pt.version.json", "last.pt"]
 
 
-def test_the_file_of_an_earlier_job_with_later_generations_is_written_over_at_once(
+def test_the_file_of_an_earlier_job_with_later_generations_is_overwritten_at_once(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     """Else its generation would go before all of this job's, and what is in memory alone count for nothing."""
@@ -187,7 +188,7 @@ def test_the_file_of_an_earlier_job_with_later_generations_is_written_over_at_on
     assert step_in(path) == 41
 
 
-def test_a_full_volume_is_told_and_training_goes_on_with_what_is_in_memory(
+def test_a_full_volume_is_reported_and_training_continues_with_memory(
     full_volume: Path, make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(

@@ -180,7 +180,7 @@ def test_misuse_raises_an_error_that_names_the_fix(make: Callable[..., Trainer],
     assert WRONG[wrong] in trainer.agent.expect("exited")["error"]["message"]
 
 
-def test_a_load_before_all_is_registered_names_what_is_missing(make: Callable[..., Trainer]) -> None:
+def test_a_load_before_all_is_registered_names_the_missing_objects(make: Callable[..., Trainer]) -> None:
     trainer = make(BEGIN % "training_hooks" + WITH_LOADER)
     trainer.start()
     trains(trainer)

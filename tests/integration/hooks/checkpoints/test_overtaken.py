@@ -75,7 +75,7 @@ def saved_by(folder: Path) -> str:
     ("other", "stays"),
     [(3, "other"), (2, "old"), pytest.param(1, "old", marks=pytest.mark.exhaustive)],
 )
-def test_only_a_newer_generations_file_stays_when_an_old_save_ends(
+def test_only_a_newer_generations_file_survives_an_older_save(
     marks: Path, make: Callable[..., Trainer], other: int, stays: str
 ) -> None:
     ended(make("before", QUICK, 1))
@@ -103,9 +103,7 @@ def put(path: Path, save: Save | None) -> None:
     beside.replace(path)
 
 
-def test_what_was_there_at_the_begin_and_what_nobody_of_ours_put_there_refuses_nothing(
-    marks: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_or_foreign_file_refuses_no_save(marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = marks / "last.pt"
     monkeypatch.setenv("OUTRIDER_JOB", "a/b")
     put(path, Save(str(path), 9))

@@ -51,7 +51,7 @@ def trainer(warm: Warm, tmp_path: Path) -> Iterator[Trainer]:
 
 
 @pytest.mark.parametrize(("before", "is_of_training"), [(0.004, True), (0.1, False)])
-def test_a_files_time_is_that_of_a_tick(tmp_path: Path, before: float, is_of_training: bool) -> None:
+def test_a_files_time_is_the_kernels_last_tick(tmp_path: Path, before: float, is_of_training: bool) -> None:
     began = time.time() - 10.0
     (tmp_path / "state.pkl").write_bytes(b"x")
     os.utime(tmp_path / "state.pkl", (began - before, began - before))
@@ -69,7 +69,7 @@ def was_seen(trainer: Trainer, before: str, behind: str = "", **options: list[li
     return reading.opened
 
 
-def test_a_file_that_was_written_in_training_and_is_read_before_the_first_step_is_seen(trainer: Trainer) -> None:
+def test_reading_a_file_written_in_training_before_the_first_step_is_seen(trainer: Trainer) -> None:
     assert not was_seen(trainer, "open('given.pkl', 'rb').close()", SAVED), "nothing has trained yet"
     for reader, expected in READERS.items():
         assert was_seen(trainer, reader) == expected, reader

@@ -81,7 +81,7 @@ def test_a_disk_that_has_room_for_one_file_keeps_every_save(say: Callable[..., S
 
 
 @pytest.mark.slow
-def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stays(
+def test_a_save_that_does_not_fit_raises_in_the_script_and_the_old_file_stays(
     say: Callable[..., Said], small: Path
 ) -> None:
     path = str(small / "last.pt")
@@ -94,7 +94,7 @@ def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stay
 
 
 @pytest.mark.slow
-def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(say: Callable[..., Said], small: Path) -> None:
+def test_a_job_that_requires_atomic_saves_keeps_the_old_file(say: Callable[..., Said], small: Path) -> None:
     path = str(small / "last.pt")
     lines, told = say(f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
     assert lines == [["SAVED", "1", "6"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
@@ -105,7 +105,7 @@ def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(say: Callable[...,
 
 
 @pytest.mark.slow
-def test_saves_are_whole_again_once_there_is_room(say: Callable[..., Said], small: Path) -> None:
+def test_saves_are_atomic_again_once_there_is_room(say: Callable[..., Said], small: Path) -> None:
     path, ballast = str(small / "last.pt"), str(small / "ballast")
     body = f"""
 step = 1; save(4, {path!r})
@@ -129,7 +129,7 @@ def written(path: str, length: int, fails: OSError | None = None) -> None:
 
 
 @pytest.mark.parametrize(("number", "goes"), [(errno.ENOSPC, True), (errno.EDQUOT, False)])
-def test_on_a_quota_no_save_goes_over_the_old_file(tmp_path: Path, watched: Any, number: int, goes: bool) -> None:
+def test_on_a_quota_no_save_overwrites_the_old_file(tmp_path: Path, watched: Any, number: int, goes: bool) -> None:
     """There is no file system with quotas here: the kernel's answer is put in."""
     path = tmp_path / "last.pt"
     path.write_bytes(b"old" * 1000)
@@ -149,9 +149,7 @@ def test_on_a_quota_no_save_goes_over_the_old_file(tmp_path: Path, watched: Any,
     assert not list(tmp_path.glob(".outrider-*"))
 
 
-def test_a_folder_that_cannot_be_made_for_want_of_room_is_no_reason_to_lose_the_old_file(
-    small: Path, watched: Any
-) -> None:
+def test_a_folder_that_does_not_fit_on_the_disk_does_not_cost_the_old_file(small: Path, watched: Any) -> None:
     path = small / "last.pt"
     path.write_bytes(bytes(MIB))
     subprocess.run(["mount", "-o", f"remount,nr_inodes={len(os.listdir(small)) + 1}", str(small)], check=True)
@@ -162,7 +160,7 @@ def test_a_folder_that_cannot_be_made_for_want_of_room_is_no_reason_to_lose_the_
     assert path.read_bytes() == bytes(MIB // 2)
 
 
-def test_where_nothing_can_be_written_beside_a_save_goes_in_place_unless_it_has_to_be_whole(
+def test_without_a_writable_folder_a_save_goes_in_place_unless_it_must_be_atomic(
     tmp_path: Path, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that is read-only even for root."""
@@ -187,7 +185,7 @@ def test_where_nothing_can_be_written_beside_a_save_goes_in_place_unless_it_has_
         subprocess.run(["umount", "-R", "-l", str(path.parent)], check=True)
 
 
-def test_what_is_counted_is_never_less_than_what_is_written(tmp_path: Path) -> None:
+def test_the_measured_size_is_never_below_the_written_one(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = str(tmp_path / ("a long name of a checkpoint " * 5 + ".pt"))
     state = {f"layer {n}": torch.zeros(10_000 + n) for n in range(100)}

@@ -80,7 +80,7 @@ def saves_of(trainer: Trainer, pid: int) -> int:
     return reading.saves if reading is not None else 0
 
 
-def test_what_killed_savers_left_beside_is_removed_by_the_next_save_there(
+def test_folders_left_by_killed_saves_are_removed_by_the_next_save(
     tmp_path: Path, make: Callable[..., Trainer]
 ) -> None:
     here = atomic_write.place()
@@ -132,7 +132,9 @@ while True:
     assert (tmp_path / "ckpt.pt").exists()
 
 
-def test_modes_links_file_objects_and_bytes_are_as_without_us(tmp_path: Path, make: Callable[..., Trainer]) -> None:
+def test_modes_links_file_objects_and_bytes_are_as_without_outrider(
+    tmp_path: Path, make: Callable[..., Trainer]
+) -> None:
     script = """
 import io, os, torch
 from pathlib import Path
@@ -170,7 +172,7 @@ except Exception as error:
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".outrider")]
 
 
-def test_a_finished_checkpoint_is_told_and_its_load_resumes_its_step(
+def test_a_finished_checkpoint_is_reported_and_its_load_resumes_its_step(
     tmp_path: Path, make: Callable[..., Trainer]
 ) -> None:
     script = """
@@ -246,7 +248,7 @@ def told_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int
     return told, (reading.base, reading.step)
 
 
-def test_distributed_checkpoints_are_told_when_their_folder_is_complete(make: Callable[..., Trainer]) -> None:
+def test_distributed_checkpoints_are_reported_when_their_folder_is_complete(make: Callable[..., Trainer]) -> None:
     told, resumed = told_and_resumed(make(STEPPING + FOLDERS), "dcp/a")
     assert told[0] == ("dcp/a", 2)
     assert ("dcp/b", 3) in told[1:]  # told with the next step; dcp/c, which a thread saves, when it is there
@@ -274,7 +276,7 @@ torch.save({"weight": weight, "endless": Endless()}, "ckpt.pt")
 
 
 @pytest.mark.exhaustive
-def test_under_a_launcher_too_nothing_is_left_of_a_save_that_was_killed(tmp_path: Path) -> None:
+def test_under_a_launcher_nothing_is_left_of_a_killed_save(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HALF)
     container = Container(tmp_path)
     try:

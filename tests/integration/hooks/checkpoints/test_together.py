@@ -45,7 +45,7 @@ def told(up: worker_channel.Channel) -> list[str]:
 
 
 @pytest.mark.usefixtures("patient")
-def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and_a_stop_waits_for_all(
+def test_files_saved_one_after_another_are_reported_at_the_next_step_and_a_stop_waits_for_all(
     watched: Any, up: worker_channel.Channel
 ) -> None:
     count, optimizer = step_counter.hook(watched), Optimizer()
@@ -60,9 +60,7 @@ def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and
 
 
 @pytest.mark.usefixtures("patient")
-def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(
-    watched: Any, up: worker_channel.Channel
-) -> None:
+def test_after_a_save_the_page_shows_the_phase_before_it(watched: Any, up: worker_channel.Channel) -> None:
     """Also while its hooks cannot say that no more is saved: something holds the GIL, or it is stopped."""
 
     def seen() -> set[str]:
@@ -86,7 +84,7 @@ def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(
     assert seen() == {"checkpoint"}, "the next one"
 
 
-def test_where_nothing_follows_a_save_it_is_told_after_a_while(watched: Any, up: worker_channel.Channel) -> None:
+def test_a_last_save_is_reported_after_a_pause(watched: Any, up: worker_channel.Channel) -> None:
     save(watched, "/x/model.pt")
     found: list[str] = []
     wait_until(lambda: found.extend(told(up)) or found, "the save")
@@ -102,7 +100,7 @@ def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_failed(
+def test_a_folder_that_one_call_fills_is_reported_as_one_unless_the_call_failed(
     watched: Any, up: worker_channel.Channel
 ) -> None:
     save(watched, "/x/before.pt")
@@ -117,7 +115,7 @@ def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_fail
     assert told(up) == ["/x/before.pt", "/x/step-3"]
 
 
-def test_a_file_of_a_folder_that_was_told_says_at_which_step_training_goes_on(watched: Any) -> None:
+def test_a_file_of_a_reported_folder_gives_the_step_to_resume(watched: Any) -> None:
     watched.known.saved("/x/step-3", 3)
     watched.loaded("/x/step-3/optimizer.pt")
     assert reading(watched).base == 3

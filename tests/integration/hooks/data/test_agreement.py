@@ -34,23 +34,23 @@ def agreed(offers: dict[int, Any], world: int, patience: float = 60.0) -> list[t
     return [found[rank] for rank in sorted(found)]
 
 
-def test_what_one_rank_has_loaded_is_everybodys() -> None:
+def test_a_position_that_one_rank_has_loaded_is_used_by_all() -> None:
     assert agreed({0: POSITION, 1: None, 2: None}, 3) == [(POSITION, "")] * 3
 
 
-def test_what_all_have_loaded_is_everybodys() -> None:
+def test_a_position_that_all_ranks_have_loaded_is_used_by_all() -> None:
     assert agreed({0: POSITION, 1: dict(reversed(POSITION.items()))}, 2) == [(POSITION, "")] * 2
 
 
-def test_where_nobody_has_loaded_one_there_is_none() -> None:
+def test_without_a_loaded_position_there_is_none() -> None:
     assert agreed({0: None, 1: None}, 2) == [(None, "")] * 2
 
 
-def test_ranks_that_have_loaded_different_ones_all_begin_at_the_beginning() -> None:
+def test_ranks_with_different_positions_all_start_at_the_beginning() -> None:
     why = "the ranks have loaded different positions"
     assert agreed({0: POSITION, 1: {**POSITION, "consumed": 64}, 2: None}, 3) == [(None, why)] * 3
 
 
-def test_where_one_rank_never_asks_nobody_skips_anything() -> None:
+def test_if_one_rank_never_asks_no_rank_skips_samples() -> None:
     why = "not all ranks began to read their data within 0.5 s"
     assert agreed({0: POSITION, 1: None}, 3, patience=0.5) == [(None, why)] * 2

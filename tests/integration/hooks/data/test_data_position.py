@@ -109,9 +109,7 @@ def assert_goes_on(worker: Worker, told: list[dict[str, Any]], done: int = 20) -
 
 
 @pytest.mark.parametrize("workers", witnesses([0, 2], 2))
-def test_a_position_is_what_was_stepped_on_and_not_what_the_sampler_has_drawn(
-    make: Callable[[str], Worker], workers: int
-) -> None:
+def test_a_position_counts_consumed_samples_and_not_those_drawn(make: Callable[[str], Worker], workers: int) -> None:
     worker = make(f"""
 load()
 sampler, batches = loader(workers={workers})
@@ -128,7 +126,7 @@ else:
 
 
 @pytest.mark.parametrize("memory", witnesses([str(1 << 20), ""], str(1 << 20)))
-def test_a_position_and_the_steps_made_are_in_a_state_that_was_saved_to_memory_or_by_its_fallback(
+def test_a_state_in_memory_or_its_fallback_has_the_position_and_the_steps_made(
     make: Callable[..., Worker], memory: str
 ) -> None:
     worker = make(
@@ -194,9 +192,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("what", witnesses(ELSEWHERE, "a look at the first batch"))
-def test_what_is_no_training_neither_takes_a_position_up_nor_spends_it(
-    make: Callable[[str], Worker], what: str
-) -> None:
+def test_a_pass_without_training_does_not_use_a_position(make: Callable[[str], Worker], what: str) -> None:
     worker = make(f"""
 sampler, batches = loader()
 if FIRST:
@@ -212,7 +208,7 @@ else:
     assert len(worker.seen(2, "val")) == (103 if "an evaluation" in what else 0)
 
 
-def test_a_script_that_saves_at_the_end_of_its_epochs_and_names_none_begins_a_whole_one(
+def test_a_script_without_set_epoch_that_saves_after_its_epochs_starts_a_whole_epoch(
     make: Callable[[str], Worker],
 ) -> None:
     worker = make("load(); sampler, batches = loader()\ntrain(batches); save()\n")
@@ -254,7 +250,7 @@ for pass_ in range(2):
     assert worker.seen(2, "length") == [21, 26], "in batches"
 
 
-def test_workers_that_live_on_from_pass_to_pass_are_no_matter(make: Callable[[str], Worker]) -> None:
+def test_persistent_workers_change_nothing(make: Callable[[str], Worker]) -> None:
     worker = make("""
 load()
 data = Numbers()
@@ -275,7 +271,7 @@ for epoch in range(0 if FIRST else 1, 3):
     assert sorted(worker.seen(2, "epoch 2")) == list(range(103))
 
 
-def test_a_pass_that_was_left_early_says_nothing(make: Callable[[str], Worker]) -> None:
+def test_a_pass_that_was_left_early_is_not_recorded(make: Callable[[str], Worker]) -> None:
     worker = make("load(); sampler, batches = loader()\ntrain(batches, 5); save()\n")
     worker.run()
     assert worker.run() == []
@@ -291,7 +287,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", witnesses(OTHERS, "another seed"))
-def test_a_position_of_other_data_is_told_and_not_taken_up(make: Callable[[str], Worker], what: str) -> None:
+def test_a_position_of_other_data_is_reported_and_not_used(make: Callable[[str], Worker], what: str) -> None:
     options, said = OTHERS[what]
     worker = make(f"""
 load(); sampler, batches = loader() if FIRST else loader({options})
@@ -306,7 +302,7 @@ train(reading := iter(batches), 5 if FIRST else None); save()
 
 
 @pytest.mark.parametrize("content", witnesses([b"", b"{}", b'{"outrider": "data position", "version": 9}'], b"{}"))
-def test_a_file_that_cannot_be_read_is_told_by_its_name(make: Callable[[str], Worker], content: bytes) -> None:
+def test_an_unreadable_file_is_reported_by_its_name(make: Callable[[str], Worker], content: bytes) -> None:
     worker = make(SHORT)
     worker.run()
     file = worker.folder / ".ckpt.pt.position.json"
@@ -318,7 +314,7 @@ def test_a_file_that_cannot_be_read_is_told_by_its_name(make: Callable[[str], Wo
     assert len(worker.seen(2)) == 103
 
 
-def test_where_the_file_cannot_be_written_the_save_is_as_without_it(make: Callable[[str], Worker]) -> None:
+def test_a_failed_write_of_the_position_does_not_affect_the_save(make: Callable[[str], Worker]) -> None:
     long = "c" * 245
     worker = make(f"sampler, batches = loader()\ntrain(reading := iter(batches), 5); save({long!r})\n")
     told = worker.run()
@@ -363,7 +359,7 @@ finally:
     assert "No space left on device" in told[0]["sentence"]
 
 
-def test_what_no_rank_can_know_is_passed_through_and_told(make: Callable[[str], Worker]) -> None:
+def test_an_unsupported_loader_is_not_changed_and_reported(make: Callable[[str], Worker]) -> None:
     worker = make("""
 class Own(DistributedSampler):
     def __iter__(self):
@@ -386,7 +382,7 @@ save()
     assert worker.seen(1, "stream") == list(range(20))
 
 
-def test_of_accelerates_batches_it_is_told_when_skipping_them_is_right_and_a_loader_in_no_use_is_not_told_of(
+def test_accelerates_loader_is_reported_with_a_hint_and_an_unused_loader_is_not_reported(
     make: Callable[[str], Worker],
 ) -> None:
     worker = make("""
@@ -401,7 +397,7 @@ train(DataLoader(data, batch_sampler=Shard(torch.utils.data.SequentialSampler(da
     assert all("split_batches=True" in line["sentence"] for line in told)
 
 
-def test_of_two_samplers_that_are_alike_each_keeps_its_own_position(make: Callable[[str], Worker]) -> None:
+def test_two_equal_samplers_keep_their_own_positions(make: Callable[[str], Worker]) -> None:
     worker = make("""
 load(); (_, one), (_, two) = loader(), loader()
 train(first := iter(one), 5 if FIRST else None, name="one")
@@ -414,7 +410,7 @@ save()
     assert (len(worker.seen(2, "one")), len(worker.seen(2, "two"))) == (83, 91)
 
 
-def test_without_the_flag_nothing_is_written_beside_and_what_is_repeated_is_told(make: Callable[[str], Worker]) -> None:
+def test_without_the_flag_no_file_is_written_and_repeated_samples_are_reported(make: Callable[[str], Worker]) -> None:
     worker = make(SHORT)
     worker.run(OUTRIDER_ELASTIC_DATA="0")
     told = worker.run(OUTRIDER_ELASTIC_DATA="0")
@@ -425,7 +421,7 @@ def test_without_the_flag_nothing_is_written_beside_and_what_is_repeated_is_told
 
 
 @pytest.mark.parametrize(("skipped", "again"), witnesses([(5, []), (4, [4]), (2, [20])], (4, [4])))
-def test_what_a_script_leaves_out_itself_is_not_repeated(
+def test_samples_that_a_script_skips_itself_do_not_count_as_repeated(
     make: Callable[[str], Worker], skipped: int, again: list[int]
 ) -> None:
     """It takes their batches without a step on them; those of a batch that it cannot cut are repeated."""
@@ -442,7 +438,7 @@ save()
     assert [line["detail"]["samples"] for line in told] == again
 
 
-def test_a_script_that_follows_the_worlds_size_by_itself_is_told_of(make: Callable[[str], Worker]) -> None:
+def test_a_script_that_adapts_its_own_batch_size_is_reported(make: Callable[[str], Worker]) -> None:
     worker = make("""
 load()
 data = Numbers()
@@ -452,7 +448,7 @@ train(reading := iter(batches), 5 if FIRST else None); save()
     assert worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1") == []
     told = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1")
     assert words(told) == ["loaded", "not kept"]
-    assert "a batch size of 5 where it said 4" in told[1]["sentence"]
+    assert "the script's batch size is 5, but was 4" in told[1]["sentence"]
     assert told[1]["warning"]
 
 

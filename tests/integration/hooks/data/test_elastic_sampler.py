@@ -60,7 +60,7 @@ def python(warm: Warm, tmp_path: Path) -> Python:
     return run
 
 
-def test_worlds_that_hand_the_state_on_see_each_sample_once(python: Python) -> None:
+def test_successive_world_sizes_see_each_sample_once(python: Python) -> None:
     text = """
 for workers in (0, 2):
     one, state = some(4, 3, workers=workers)
@@ -74,7 +74,7 @@ print("well")
     assert python(text) == "well\n"
 
 
-def test_only_what_an_optimizer_has_stepped_on_counts_however_far_the_loader_is_ahead(python: Python) -> None:
+def test_only_samples_with_an_optimizer_step_count(python: Python) -> None:
     text = """
 for workers in (0, 2):
     sampler, batches = loader(2, 0, workers=workers)
@@ -92,7 +92,7 @@ for workers in (0, 2):
     assert python(text).splitlines() == ["[0, 0, 0, 16, 16, 16, 16, 32]"] * 2
 
 
-def test_without_an_optimizer_a_batch_counts_when_the_next_is_asked_for(python: Python) -> None:
+def test_without_an_optimizer_a_batch_counts_when_the_next_is_requested(python: Python) -> None:
     text = """
 sampler, batches = loader(2, 0)
 print([sampler.state_dict()["consumed"] for batch in batches][:4])
@@ -100,7 +100,7 @@ print([sampler.state_dict()["consumed"] for batch in batches][:4])
     assert python(text) == "[0, 8, 16, 24]\n"
 
 
-def test_its_length_is_what_is_left_until_the_next_pass(python: Python) -> None:
+def test_its_length_is_the_rest_until_the_next_pass(python: Python) -> None:
     text = """
 _, state = some(4, 3)
 sampler, batches = loader(3, 0, state)
@@ -116,7 +116,7 @@ print(found, sum(len(batch) for batch in batches))
     assert python(text) == "[52, 13, 13, 68, 17] 68\n"
 
 
-def test_with_batches_of_the_scripts_own_the_script_says_what_it_has_consumed(python: Python) -> None:
+def test_a_script_with_its_own_batches_passes_the_consumed_samples(python: Python) -> None:
     text = """
 seen = []
 for rank in range(2):
@@ -145,7 +145,7 @@ print("well")
         ("dict(good, shuffle=False)", "state: Invalid value: shuffle False: must be True, as in this sampler"),
     ],
 )
-def test_a_state_that_cannot_be_its_own_is_refused(python: Python, state: str, said: str) -> None:
+def test_a_foreign_state_is_refused(python: Python, state: str, said: str) -> None:
     text = f"""
 sampler, _ = loader(2, 0)
 good = sampler.state_dict()

@@ -41,7 +41,7 @@ def test_it_waits_until_no_thread_has_run_between_two_looks(looks: list[Look], u
     assert len(looks) - len(left) == used
 
 
-def test_it_gives_up_on_a_thread_that_never_rests() -> None:
+def test_the_wait_ends_for_a_thread_that_never_rests() -> None:
     assert not gloo_shutdown.settle(lambda: at("R (running)", 3, 0), patience=0.0)
 
 
@@ -89,7 +89,7 @@ def test_a_worker_waits_before_it_destroys_a_group_and_before_it_ends() -> None:
     assert torch.told == ["rest", "one", "rest"]
 
 
-def test_who_is_no_worker_waits_for_nothing() -> None:
+def test_a_process_that_is_not_a_worker_does_not_wait() -> None:
     torch = Torch(worker=None)
     assert torch.destroy_process_group() == "destroyed"
     torch.at_exit[0]()

@@ -70,7 +70,7 @@ finally:
 
 
 @pytest.mark.tensorflow
-def test_another_session_is_made_while_the_close_of_the_one_before_still_waits() -> None:
+def test_a_new_session_is_created_while_the_old_close_still_waits() -> None:
     """The ps is stopped until the next session is asked for: without that it would be waited for, for ever."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)
     assert "sessions 2 closed True" in done.stdout, done.stderr[-3000:]
@@ -128,7 +128,7 @@ def config(*servers: int, chief: int = 0) -> str:
     return json.dumps({"cluster": cluster | ({"chief": [f"127.0.0.1:{chief}"]} if chief else {})})
 
 
-def test_a_close_that_waits_though_all_servers_listen_is_told_until_it_ends(
+def test_a_close_that_waits_although_all_servers_listen_is_reported_until_it_ends(
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening() as one, listening() as two:
@@ -140,7 +140,7 @@ def test_a_close_that_waits_though_all_servers_listen_is_told_until_it_ends(
 
 
 @pytest.mark.parametrize("lacks", ["ps", "chief"])
-def test_a_close_that_waits_for_a_server_that_is_away_is_not_stuck_until_that_is_back(
+def test_a_close_that_waits_for_an_absent_server_is_not_stuck(
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
     away, looks = find_port(), []
@@ -161,7 +161,7 @@ def test_a_close_that_waits_for_a_server_that_is_away_is_not_stuck_until_that_is
         wait_until(lambda: not is_stuck(watched), "that it is away again")
 
 
-def test_who_makes_steps_beside_the_close_is_not_stuck(
+def test_a_process_that_makes_steps_beside_the_close_is_not_stuck(
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening() as one:
@@ -172,7 +172,7 @@ def test_who_makes_steps_beside_the_close_is_not_stuck(
         wait_until(lambda: not is_stuck(watched), "that it trains")
 
 
-def test_only_the_newest_close_is_told(watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_close_is_reported(watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as one:
         monkeypatch.setenv("TF_CONFIG", config(one))
         older, newer = lose(), lose()
@@ -184,7 +184,7 @@ def test_only_the_newest_close_is_told(watched: Any, lose: Any, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("text", [None, "{}", "not json", '{"cluster": {"ps": ["nonsense"]}}', '{"cluster": 3}'])
-def test_without_known_addresses_nothing_is_told(
+def test_without_known_addresses_nothing_is_reported(
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)

@@ -48,7 +48,7 @@ def meets(environ: dict[str, str]) -> Future[list[str]]:
 
 
 @pytest.mark.parametrize("world", [1, 2, 5])
-def test_every_rank_learns_of_all_whoever_comes_first(world: int) -> None:
+def test_every_rank_gets_all_addresses_in_any_order_of_arrival(world: int) -> None:
     port = find_port()
     ranks = [meets(environment(rank, world, port)) for rank in reversed(range(world))]
     found = [rank.result(DEADLINE) for rank in ranks]
@@ -60,7 +60,7 @@ def test_every_rank_learns_of_all_whoever_comes_first(world: int) -> None:
         socket.create_server(("", int(own))).close()  # it is given back, for TensorFlow
 
 
-def test_who_says_something_else_is_not_counted_and_stops_nobody() -> None:
+def test_a_connection_with_another_message_is_ignored_and_blocks_no_rank() -> None:
     """Who says too much is cut off: depending on when, that is a reset, or a socket that is connected no more."""
     port = find_port()
     first = meets(environment(0, 2, port))
@@ -106,7 +106,7 @@ def rank(script: str, **changes: str) -> str:
 @pytest.mark.parametrize(
     "look", ["os.environ['TF_CONFIG']", "os.environ.get('TF_CONFIG', '{}')", "os.getenv('TF_CONFIG')"]
 )
-def test_it_is_there_as_soon_as_somebody_looks(look: str) -> None:
+def test_the_variable_exists_as_soon_as_it_is_read(look: str) -> None:
     before, config, name, child = rank(
         f"print('TF_CONFIG' in dict(os.environ))\nprint({look})\nprint(os.environ.__class__.__name__, flush=True)\n"
         "os.system('echo $TF_CONFIG')\n"
@@ -116,7 +116,7 @@ def test_it_is_there_as_soon_as_somebody_looks(look: str) -> None:
     assert len(json.loads(config)["cluster"]["worker"]) == 1
 
 
-def test_one_that_the_user_has_set_stays() -> None:
+def test_a_variable_that_the_user_has_set_stays() -> None:
     assert rank(LOOK, TF_CONFIG="{}") == "{} True _Environ"
     assert rank("os.environ['TF_CONFIG'] = 'mine'\n" + LOOK) == "mine True _Environ"
 
@@ -125,11 +125,11 @@ def test_a_job_of_torch_never_sees_it() -> None:
     assert rank("sys.modules['torch'] = sys\n" + LOOK).startswith("None False")
 
 
-def test_a_child_of_a_rank_is_no_worker() -> None:
+def test_a_child_of_a_rank_is_not_a_worker() -> None:
     assert rank("if os.fork() == 0:\n    " + LOOK + "else:\n    os.wait()\n").startswith("None False")
 
 
-def test_without_a_port_to_meet_at_there_is_none() -> None:
+def test_without_a_rendezvous_port_the_variable_is_not_set() -> None:
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert rank(LOOK, WORLD_SIZE="2", MASTER_PORT=port) == "None False _Environ"

@@ -44,7 +44,9 @@ def ran(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("volume", ["volume", "not/there"])
-def test_without_a_sidecar_the_script_runs_as_without_us_and_one_line_says_so(tmp_path: Path, volume: str) -> None:
+def test_without_a_sidecar_the_script_runs_as_without_outrider_and_one_line_reports_it(
+    tmp_path: Path, volume: str
+) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "volume").mkdir()
     marked = {"OUTRIDER_DIR": str(tmp_path / volume), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}

@@ -84,7 +84,7 @@ def pod(tmp_path: Path) -> Iterator[type[Pod]]:
         each.close()
 
 
-def test_a_probe_runs_as_without_us_while_the_command_is_not_there_yet(pod: type[Pod]) -> None:
+def test_a_probe_runs_as_without_outrider_while_the_command_has_not_started(pod: type[Pod]) -> None:
     container = pod("sleep", "1000")  # type: ignore[call-arg, arg-type]
     for command in (["health.py"], ["-c", "print('healthy')"], ["-m", "health"]):
         said, _ = container.executed(sys.executable, *command).communicate(timeout=300)
@@ -93,7 +93,7 @@ def test_a_probe_runs_as_without_us_while_the_command_is_not_there_yet(pod: type
     assert inner.communicate(timeout=300)[0] == "healthy\n"
 
 
-def test_the_containers_command_is_the_template_and_a_probe_beside_it_is_none(pod: type[Pod]) -> None:
+def test_the_containers_command_is_the_template_and_a_probe_beside_it_is_not(pod: type[Pod]) -> None:
     container = pod(sys.executable, "train.py")  # type: ignore[call-arg, arg-type]
     assert container.agent.accept()["what"] == "template"
     assert container.executed(sys.executable, "health.py").communicate(timeout=300)[0] == "healthy\n"

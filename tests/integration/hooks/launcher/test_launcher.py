@@ -40,7 +40,7 @@ def script(container: Container, text: str, name: str = "trainer") -> str:
     return str(path)
 
 
-def test_a_trainer_that_is_no_python_restarts_in_place_with_the_environment_of_each_generation(
+def test_a_trainer_that_is_not_python_restarts_in_place_with_the_environment_of_each_generation(
     container: Container,
 ) -> None:
     container.listen()
@@ -59,7 +59,7 @@ def test_a_trainer_that_is_no_python_restarts_in_place_with_the_environment_of_e
     assert container.ended() == 5
 
 
-def test_a_crash_is_told_with_its_code_or_signal_and_the_next_generation_follows(container: Container) -> None:
+def test_a_crash_is_reported_with_its_code_or_signal_and_the_next_generation_follows(container: Container) -> None:
     container.listen()
     trainer = script(container, '#!/bin/sh\n[ "$OUTRIDER_GENERATION" = 1.1 ] && exit 7\nexec sleep 600\n')
     container.run(trainer)
@@ -75,7 +75,7 @@ def test_a_crash_is_told_with_its_code_or_signal_and_the_next_generation_follows
     container.stop(hello, 2)
 
 
-def test_a_command_runs_once_per_local_rank_where_asked(container: Container) -> None:
+def test_a_command_runs_once_per_local_rank_on_request(container: Container) -> None:
     container.listen()
     container.run(script(container, "#!/bin/sh\necho rank $RANK $LOCAL_RANK\n"), OUTRIDER_PER_RANK="1")
     hello = container.said(what="launcher")
@@ -108,7 +108,7 @@ EATER = "import os; eaten = os.environ['OUTRIDER_GENERATION'] == '1.1' and [b'x'
     ids=["itself", "below a shell"],
 )
 @pytest.mark.xdist_group("cgroup")
-def test_a_command_killed_for_want_of_memory_is_told_from_one_that_was_just_killed(
+def test_a_command_killed_for_lack_of_memory_differs_from_one_killed_otherwise(
     container: Container, cgroup: Path, command: list[str], killed: tuple[int | None, int | None]
 ) -> None:
     container.listen()
@@ -125,7 +125,7 @@ def test_a_command_killed_for_want_of_memory_is_told_from_one_that_was_just_kill
     assert container.ended() == 137
 
 
-def test_a_default_gives_way_to_what_the_container_has_set(container: Container) -> None:
+def test_the_containers_variables_have_precedence_over_defaults(container: Container) -> None:
     container.listen()
     container.run("sh", "-c", "echo $OMP_NUM_THREADS $MINE $RANK", MINE="7")
     hello = container.said(what="launcher")
@@ -136,7 +136,7 @@ def test_a_default_gives_way_to_what_the_container_has_set(container: Container)
     assert container.stdout() == "1 7 0\n"
 
 
-def test_what_a_killed_command_leaves_behind_is_gone_when_its_generation_is_stopped(container: Container) -> None:
+def test_processes_left_by_a_killed_command_end_with_its_generation(container: Container) -> None:
     container.listen()
     container.run(script(container, "#!/bin/sh\nsleep 600 &\necho $!\nwait\n"))
     hello = container.said(what="launcher")
@@ -164,7 +164,7 @@ def test_an_order_for_an_old_generation_is_refused_and_a_repeated_one_answered_a
     assert is_alive(first["pids"][0])
 
 
-def test_sigterm_is_held_back_until_the_sidecar_says_finish(container: Container) -> None:
+def test_sigterm_is_held_back_until_the_sidecar_sends_finish(container: Container) -> None:
     container.listen()
     container.run("sleep", "600")
     hello = container.said(what="launcher")
@@ -187,7 +187,7 @@ def test_a_command_that_does_not_exist_ends_with_127_and_its_name(container: Con
     assert "/no/such/trainer: No such file" in container.stderr()
 
 
-def test_without_a_sidecar_the_command_runs_as_without_us_and_stderr_says_so(container: Container) -> None:
+def test_without_a_sidecar_the_command_runs_as_without_outrider_and_stderr_reports_it(container: Container) -> None:
     container.run("sh", "-c", 'echo "args: $0 $1"; exit 9', "x y", "z", OUTRIDER_PATIENCE="0.2")
     assert container.ended() == 9
     assert container.stdout() == "args: x y z\n"
@@ -224,7 +224,7 @@ def test_pythonpath_is_prepended_and_no_argument_is_changed(container: Container
     assert others == ["", "a b", "*", ""]
 
 
-def test_outside_a_member_the_command_runs_as_if_nothing_stood_before_it(container: Container) -> None:
+def test_outside_a_member_the_command_runs_as_without_the_launcher(container: Container) -> None:
     container.run("sh", "-c", "echo ${PYTHONPATH-none}; exit 4", OUTRIDER_DIR="", PYTHONPATH="/mine")
     assert container.ended() == 4
     assert container.stdout() == "/mine\n"
@@ -244,7 +244,7 @@ def bare_image(folder: Path) -> list[str]:
     return [*inside, str(root), "/bin/sh", "/outrider-launch"]
 
 
-def test_in_an_image_without_python_the_command_runs_as_it_is_and_one_line_says_so(tmp_path: Path) -> None:
+def test_in_an_image_without_python_the_command_runs_unchanged_and_one_line_reports_it(tmp_path: Path) -> None:
     launch = bare_image(tmp_path)
     environ = {"PATH": "/usr/bin:/bin:/sbin:/usr/sbin", "OUTRIDER_DIR": "/volume", "OUTRIDER_HOOKS": "/hooks"}
     for command in (["/bin/sh", "-c", 'echo "$1"; exit 6', "sh", "a  b"], ["python", "train.py"]):

@@ -83,7 +83,7 @@ def stopped_there(rows: list[dict[str, Any]], waiting: str) -> list[dict[str, An
     return rows if "all_reduce" in rows[0]["stack"] and waiting in rows[1]["stack"] else None
 
 
-def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Container) -> None:
+def test_ranks_below_a_program_are_counted_and_report_their_stacks(container: Container) -> None:
     (container.folder / "train.py").write_text(COUNTING)
     reading, writing = os.pipe()
     container.run(str(container.folder / "program"), "train.py", stdin=reading)
@@ -106,7 +106,7 @@ def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Con
     assert container.said(event="exited")["code"] == 0
 
 
-def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Container) -> None:
+def test_a_program_that_is_not_python_reports_that_it_has_no_stack(container: Container) -> None:
     container.run(str(container.folder / "program"), "600", OWN="sleep")
     hello = container.said(what="launcher")
     pid = container.start(hello, 1)["pids"][0]
@@ -117,7 +117,7 @@ def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Contai
 
 
 @pytest.mark.exhaustive
-def test_a_rank_below_a_program_knows_what_was_saved_before_and_is_let_finish_its_save(container: Container) -> None:
+def test_a_rank_below_a_program_knows_earlier_saves_and_may_finish_its_own(container: Container) -> None:
     import torch
 
     torch.save(torch.ones(2), container.folder / "last.pt")

@@ -123,7 +123,7 @@ def test_torchrun_inside_a_shell_becomes_a_template_beside_its_background(contai
     assert lines(container, 2) == ["1.1|0|__main__|quick", "code 4"]
 
 
-def test_inside_a_shell_a_preparing_script_is_none_and_the_trainer_is_the_template(container: Container) -> None:
+def test_inside_a_shell_the_trainer_is_the_template_and_a_preparing_script_is_not(container: Container) -> None:
     (container.folder / "prepare.py").write_text("print('prepared', flush=True)")
     container.run("bash", "-c", "python prepare.py && exec python train.py 'a b'")
     template = container.said(what="template")
@@ -157,7 +157,7 @@ threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
         ),
     ],
 )
-def test_a_process_that_cannot_be_forked_is_run_anew_for_each_rank(
+def test_a_process_that_cannot_be_forked_is_run_again_for_each_rank(
     container: Container, command: list[str], arguments: list[list[str]]
 ) -> None:
     """A sitecustomize of the user's that leaves a thread behind, as tracers do."""
@@ -190,7 +190,7 @@ os.write(1, ("|".join(seen) + "\\n").encode())
 
 
 @pytest.mark.parametrize("threads", witnesses([False, True], False), ids=["from the template", "from the launcher"])
-def test_without_a_sidecar_torchrun_itself_runs_as_without_us(alone: Container, threads: bool) -> None:
+def test_without_a_sidecar_torchrun_itself_runs_as_without_outrider(alone: Container, threads: bool) -> None:
     mine = alone.folder / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text(THREADED if threads else "")

@@ -73,7 +73,7 @@ def rank(code: str, number: int = 0) -> str:
     return f"os.waitpid(rank({number}, {code!r}, (3, 5)), 0)\noutlet.finish(60)\n"
 
 
-def test_a_line_that_fits_is_told_with_its_rank_and_groups_and_every_byte_passes_on(stage: Stage) -> None:
+def test_a_matching_line_is_reported_with_rank_and_groups_and_every_byte_passes_on(stage: Stage) -> None:
     text = b"one\nstep 12 loss 0.5\r\nodd \xff\xfe bytes\n\n[ECC] uncorrectable"
     out = stage.output(r"step (?P<step>\d+) loss (?P<loss>[\d.]+)( (?P<more>\w+))?", "uncorrectable",
                        script=rank(f"os.write(1, {text!r})", 7))  # fmt: skip
@@ -88,13 +88,13 @@ def test_a_line_that_fits_is_told_with_its_rank_and_groups_and_every_byte_passes
     assert last == common | {"matched": "uncorrectable", "line": "[ECC] uncorrectable", "groups": {}}
 
 
-def test_standard_error_is_searched_too_and_a_line_is_one_whatever_pieces_it_comes_in(stage: Stage) -> None:
+def test_standard_error_is_searched_too_and_pieces_are_joined_to_lines(stage: Stage) -> None:
     code = "[(os.write(2, each), time.sleep(0.05)) for each in (b'CUDA er', b'ror: bad', b' luck', b'\\n')]"
     stage.output("^CUDA error: bad luck$", script=rank(code))
     assert stage.hear()["line"] == "CUDA error: bad luck"
 
 
-def test_matches_that_follow_at_once_are_counted_and_told_together(stage: Stage) -> None:
+def test_matches_in_quick_succession_are_counted_and_reported_together(stage: Stage) -> None:
     out = stage.output("boom", script=rank("os.write(1, b'boom\\n'); os.write(1, b'boom 2\\n' * 500)"))
     assert out.count(b"\n") == 501
     heard = stage.heard()
@@ -104,7 +104,7 @@ def test_matches_that_follow_at_once_are_counted_and_told_together(stage: Stage)
     assert serials == sorted(set(serials))
 
 
-def test_a_catastrophic_pattern_is_given_up_by_name_and_the_others_go_on(stage: Stage) -> None:
+def test_a_catastrophic_pattern_is_dropped_by_name_and_the_others_continue(stage: Stage) -> None:
     code = f"os.write(1, b'fine\\n{STUCK}\\nfine\\n'); wait('dropped'); os.write(1, b'{STUCK}\\nfine\\n')"
     running = stage.play(CATASTROPHIC, "fine", script=rank(code))
     dropped = stage.hear()
@@ -122,13 +122,13 @@ def test_a_catastrophic_pattern_is_given_up_by_name_and_the_others_go_on(stage: 
     assert sum(each["count"] for each in heard) == 3
 
 
-def test_a_pattern_that_this_python_cannot_read_is_told_at_once(stage: Stage) -> None:
+def test_a_pattern_that_this_python_cannot_compile_is_reported_at_once(stage: Stage) -> None:
     stage.output("(", "ok", script=rank("os.write(1, b'ok\\n')"))
     assert stage.hear()["reason"].startswith("the trainer's Python cannot read it: missing )")
     assert stage.hear()["matched"] == "ok"
 
 
-def test_a_matcher_that_stands_still_holds_nobody_up(stage: Stage) -> None:
+def test_a_frozen_matcher_blocks_no_output(stage: Stage) -> None:
     """Three megabytes pass on; what it was not offered it does not see."""
     stop = """
 def matcher():
@@ -158,7 +158,7 @@ outlet.finish(60)
     assert running.returncode == 0
 
 
-def test_a_matcher_that_is_killed_is_made_anew(stage: Stage) -> None:
+def test_a_killed_matcher_is_restarted(stage: Stage) -> None:
     kill = """
 def matcher():
     text = open('/proc/%d/task/%d/children' % (outlet.pid, outlet.pid)).read()
@@ -187,7 +187,7 @@ outlet.finish(60)
     assert running.returncode == 0
 
 
-def test_the_ranks_of_a_template_and_of_a_launcher_are_searched_where_the_order_says_so(tmp_path: Path) -> None:
+def test_the_ranks_of_template_and_launcher_are_searched_if_the_order_has_patterns(tmp_path: Path) -> None:
     """A template forks with all signals blocked, and the matcher has to be interrupted all the same."""
     script = tmp_path / "train.py"
     script.write_text(f"print('{STUCK}', flush=True)\nprint('step 7', flush=True)\n")
@@ -206,7 +206,7 @@ def test_the_ranks_of_a_template_and_of_a_launcher_are_searched_where_the_order_
             trainer.close()
 
 
-def test_a_match_waits_for_a_sidecar_where_there_is_none(tmp_path: Path) -> None:
+def test_a_match_waits_for_a_sidecar(tmp_path: Path) -> None:
     script = "import os, time\nwhile not os.path.exists('alone'): time.sleep(0.01)\nprint('ECC', flush=True)\n"
     (tmp_path / "train.py").write_text(script + "open('written', 'w').close()\ntime.sleep(600)\n")
     trainer = Trainer(tmp_path, "train.py")
@@ -231,14 +231,14 @@ def test_a_line_is_cut_before_it_is_searched_and_the_next_one_is_whole() -> None
     assert lines.rest() == ["half"]
 
 
-def test_colours_are_no_part_of_a_line_and_a_progress_bar_ends_one_each_time() -> None:
+def test_colours_are_removed_and_each_progress_bar_update_ends_a_line() -> None:
     lines = Lines()
     assert lines.add(b"\x1b[1;32mloss\x1b[0m \x1b[38;5;9m0.25\x1b[m\n") == ["loss 0.25"]
     assert lines.add(b"\r 1/9 [12.5it/s]\r 2/9 [12.0it") == ["", " 1/9 [12.5it/s]"]
     assert lines.rest() == [" 2/9 [12.0it"]
 
 
-def test_what_is_left_of_a_torn_line_is_not_taken_for_a_line() -> None:
+def test_the_rest_of_a_torn_line_is_not_taken_for_a_line() -> None:
     lines = Lines()
     assert lines.add(b"whole\nbegin") == ["whole"]
     assert lines.add(b"of another\nwhole\nbe", is_torn=True) == ["whole"]
@@ -247,7 +247,7 @@ def test_what_is_left_of_a_torn_line_is_not_taken_for_a_line() -> None:
     assert lines.add(b" yet\nwhole\n") == ["whole"]
 
 
-def test_a_limit_that_is_over_while_something_else_is_collected_holds_after_that() -> None:
+def test_a_limit_exceeded_during_garbage_collection_applies_after_it() -> None:
     class Collected:
         def __del__(self) -> None:
             until = time.process_time() + 3 * MOST_CPU
@@ -264,7 +264,7 @@ def test_a_limit_that_is_over_while_something_else_is_collected_holds_after_that
     assert pattern.problem == f"it took more than {1000 * MOST_CPU:.0f} ms of CPU for one line"
 
 
-def test_a_batch_that_takes_long_as_a_whole_is_no_reason_to_give_a_pattern_up() -> None:
+def test_a_batch_that_takes_long_as_a_whole_does_not_drop_a_pattern() -> None:
     pattern = Pattern(r"(x+x+)+y", Clock())
     lines = ["x" * 14] * 300 + ["xxy"]
     assert [at for at, _ in pattern.matches(lines)] == [300]

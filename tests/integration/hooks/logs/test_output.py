@@ -88,7 +88,7 @@ outlet.finish(60)
     assert out.count(b"x" * 99 + b"\n") == 5000
 
 
-def test_a_rank_outlives_every_reader_and_its_owner_passes_on_what_it_writes(tmp_path: Path) -> None:
+def test_a_rank_outlives_every_reader_and_its_owner_passes_on_its_output(tmp_path: Path) -> None:
     """Each reader is killed as soon as it is there, before it can have read anything: no byte is lost."""
     script = """
 pid = rank(0, "[os.write(1, b'%06d' % i + b'x' * 93 + b'\\\\n') for i in range(20000)]")
@@ -107,7 +107,7 @@ outlet.finish()
     assert out == b"".join(b"%06d" % i + b"x" * 93 + b"\n" for i in range(20000))
 
 
-def test_a_reader_that_is_killed_while_it_reads_costs_no_more_than_it_held(tmp_path: Path) -> None:
+def test_a_reader_killed_while_it_reads_loses_no_more_than_it_held(tmp_path: Path) -> None:
     script = """
 pid = rank(0, "[os.write(1, b'%06d' % i + b'x' * 93 + b'\\\\n') for i in range(50000)]")
 while not os.path.exists('logs/1/0/stdout.log'): time.sleep(0.001)
@@ -165,7 +165,7 @@ outlet.finish(60)
     assert out == b"[0]: " + b"z" * 300000
 
 
-def test_a_folder_that_cannot_be_written_costs_the_files_alone(tmp_path: Path) -> None:
+def test_an_unwritable_folder_costs_only_the_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     out, err = act(
         "os.waitpid(rank(0, \"os.write(1, b'on')\"), 0); outlet.finish(60)", tmp_path, OUTRIDER_LOG_DIR="file/logs"
@@ -174,12 +174,12 @@ def test_a_folder_that_cannot_be_written_costs_the_files_alone(tmp_path: Path) -
     assert b"no log files" in err
 
 
-def test_without_a_wish_for_it_there_is_no_reader(tmp_path: Path) -> None:
+def test_without_a_request_there_is_no_reader(tmp_path: Path) -> None:
     out, _ = act("print(outlet.open((1, 1), 0), outlet.pid)", tmp_path)
     assert out == b"None 0\n"
 
 
-def test_the_last_lines_of_a_rank_that_has_ended_are_known_where_files_keep_them(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_rank_are_known_if_they_are_in_files(tmp_path: Path) -> None:
     script = """
 code = "os.write(1, b'out'); os.write(2, b'first\\\\n' + b'more\\\\n' * 20 + b'disk on fire\\\\n\\\\n')"
 outlet._patience = 60.0

@@ -85,7 +85,7 @@ def test_two_members_exchange_their_blocks() -> None:
     assert all(each["seconds"] > 0 for of in found for each in of)
 
 
-def test_of_three_everybody_exchanges_with_each_of_the_others() -> None:
+def test_of_three_members_each_exchanges_with_both_others() -> None:
     one, two = find_port(), find_port()
     found = together(
         order(1, member="a", port=one, awaited=["b", "c"]),
@@ -96,7 +96,7 @@ def test_of_three_everybody_exchanges_with_each_of_the_others() -> None:
     assert met == [["b", "c"], ["a", "c"], ["a", "b"]]
 
 
-def test_of_three_two_meet_though_the_one_before_them_is_not_there() -> None:
+def test_of_three_members_two_connect_although_the_first_is_missing() -> None:
     gone, two = find_port(), find_port()
     found = together(
         order(2, member="b", port=two, peers=[peer("a", gone)], awaited=["c"]),
@@ -107,20 +107,20 @@ def test_of_three_two_meet_though_the_one_before_them_is_not_there() -> None:
     assert met == [["c"], ["b"]]
 
 
-def test_a_member_that_is_not_there_is_named_with_what_was_wrong() -> None:
+def test_a_missing_member_is_named_with_the_error() -> None:
     port = find_port()
     (found,) = together(order(1, member="b", peers=[peer("a", port)]), seconds=0.3)
     assert found[0]["member"] == "a"
     assert f"127.0.0.1:{port}: Connection refused" in found[0]["error"]
 
 
-def test_who_means_another_round_is_not_met() -> None:
+def test_a_member_of_another_round_is_not_accepted() -> None:
     port = find_port()
     one, two = order(1, 0, member="a", port=port, awaited=["b"]), order(2, 1, member="b", peers=[peer("a", port)])
     assert all(each["error"] for of in together(one, two, seconds=0.5) for each in of)
 
 
-def test_a_strangers_connection_is_dropped() -> None:
+def test_a_foreign_connection_is_dropped() -> None:
     port = find_port()
     meeting = allgather.Meeting(order(1, member="a", port=port, awaited=["b"]))
     with socket.create_connection(("127.0.0.1", port)) as stranger:
@@ -130,7 +130,7 @@ def test_a_strangers_connection_is_dropped() -> None:
     meeting.close()
 
 
-def test_a_taken_port_is_told_as_such() -> None:
+def test_a_taken_port_is_reported_as_such() -> None:
     with socket.create_server(("", 0)) as taken, pytest.raises(allgather.PortInUse):
         allgather.Meeting(order(1, port=taken.getsockname()[1], awaited=["b"]))
 
@@ -142,7 +142,7 @@ def test_a_member_reaches_itself() -> None:
 
 
 # -- the matmul ---------------------------------------------------------------------------------------------------
-def test_plain_python_multiplies_where_there_is_nothing_else() -> None:
+def test_plain_python_multiplies_without_torch_and_numpy() -> None:
     matmul._in_python(8)()
     with pytest.raises(matmul.Wrong, match="must be 8, and they are from 7"):
         matmul._check(7.0, 8.0, 8)
@@ -154,7 +154,7 @@ def checked(trainer: Trainer, asked: Line) -> Line:
     return trainer.agent.expect(lambda line: line.get("event") == "checked" and line["order"] == asked["order"])
 
 
-def test_a_template_without_torch_and_numpy_is_measured_all_the_same(make: Make, plain_python: str) -> None:
+def test_a_template_without_torch_and_numpy_is_measured_too(make: Make, plain_python: str) -> None:
     trainer = make(python=plain_python)
     found = checked(trainer, order(1, alone=True))
     assert (found["result"], found["kind"], found["error"]) == ("ok", "python", "")
@@ -169,7 +169,7 @@ def test_each_local_device_is_measured(make: Make, plain_python: str) -> None:
     assert checked(make(python=plain_python), order(1, nproc=3))["result"] == "ok"
 
 
-def test_a_broken_machine_is_told_by_how_the_probe_ended(make: Make, plain_python: str) -> None:
+def test_a_broken_machine_is_reported_with_the_end_of_the_probe(make: Make, plain_python: str) -> None:
     found = checked(make(python=plain_python, OUTRIDER_CHAOS="bad-node"), order(1))
     assert (found["result"], found["error"]) == ("died", "its process was killed by SIGKILL")
 
@@ -186,7 +186,7 @@ def test_a_probe_that_takes_too_long_is_ended(make: Make, plain_python: str) -> 
     assert found["result"] == "too slow"
 
 
-def test_a_repeated_order_is_answered_and_not_done_again(make: Make, plain_python: str) -> None:
+def test_a_repeated_order_gets_the_same_answer_without_a_new_probe(make: Make, plain_python: str) -> None:
     trainer = make(python=plain_python)
     first = checked(trainer, order(1))
     assert checked(trainer, order(1)) == first
@@ -203,7 +203,7 @@ def test_worker_processes_that_are_started_interrupt_the_probe(make: Make, plain
     assert pids
 
 
-def test_a_new_sidecar_is_told_the_last_answer(make: Make, plain_python: str) -> None:
+def test_a_new_sidecar_gets_the_last_answer(make: Make, plain_python: str) -> None:
     trainer = make(python=plain_python)
     found = checked(trainer, order(1))
     trainer.agent.hang_up()
@@ -230,7 +230,7 @@ def test_a_launcher_measures_with_a_fresh_python(tmp_path: Path, plain_python: s
 
 
 # -- last words ---------------------------------------------------------------------------------------------------
-def test_the_last_words_are_in_the_log_and_in_the_termination_message(
+def test_the_reason_for_the_end_is_in_the_log_and_in_the_termination_message(
     make: Make, plain_python: str, tmp_path: Path
 ) -> None:
     message = tmp_path / "termination-log"
@@ -243,7 +243,7 @@ def test_the_last_words_are_in_the_log_and_in_the_termination_message(
     assert message.read_text() == expected
 
 
-def test_no_termination_message_is_made_where_the_kubelet_has_made_none(tmp_path: Path) -> None:
+def test_without_the_kubelets_file_no_termination_message_is_written(tmp_path: Path) -> None:
     termination_message.say("gone", {"OUTRIDER_TERMINATION_LOG": str(tmp_path / "none")})
     assert os.listdir(tmp_path) == []
 

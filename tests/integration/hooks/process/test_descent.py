@@ -79,7 +79,7 @@ print(json.dumps({"statuses": [ending.statuses[deaf], ending.statuses[frozen]], 
     assert seen == {"statuses": [9, 9], "killed": 2}
 
 
-def test_what_a_killed_rank_leaves_behind_ends_with_it_even_in_a_session_of_its_own() -> None:
+def test_processes_of_a_killed_rank_end_with_it_even_in_their_own_session() -> None:
     seen = act("""
 code = '''
 import subprocess, sys, time
@@ -99,7 +99,7 @@ print(json.dumps({"before": before, "after": [alive(other) for other in others],
     assert seen == {"before": [True, True], "after": [False, False], "killed": 0, "left": []}
 
 
-def test_a_rank_inside_a_save_is_let_finish_and_the_others_are_not() -> None:
+def test_a_rank_inside_a_save_may_finish_it_and_the_others_are_ended() -> None:
     seen = act("""
 saver, _ = start(SLEEP)
 other, _ = start(SLEEP)
@@ -128,7 +128,7 @@ print(json.dumps({"alive": [first, second, alive(saver)]}))
     assert seen == {"alive": [True, True, False]}
 
 
-def test_what_is_kept_lives_on_with_its_own_children() -> None:
+def test_kept_processes_live_on_with_their_children() -> None:
     seen = act("""
 code = "import subprocess as s, time; print('up', s.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
 kept, words = start(code)
@@ -143,7 +143,7 @@ print(json.dumps(result))
     assert seen == {"rank": False, "kept": True, "below": True, "later": [False, False]}
 
 
-def test_a_whole_command_hears_sigterm_at_every_depth() -> None:
+def test_a_whole_command_gets_sigterm_at_every_depth() -> None:
     seen = act("""
 code = '''
 import signal, sys, time
@@ -162,7 +162,7 @@ print(json.dumps({"mark": open(path).read(), "killed": killed, "left": tree.desc
     assert seen == {"mark": "saved", "killed": 0, "left": []}
 
 
-def test_a_root_that_was_leaving_by_itself_is_let_leave_and_told() -> None:
+def test_a_root_that_was_exiting_by_itself_may_exit_and_is_reported() -> None:
     seen = act("""
 left = os.fork()
 if left == 0: os._exit(7)
@@ -175,7 +175,7 @@ print(json.dumps({"by_itself": {str(pid == left): status >> 8 for pid, status in
     assert seen == {"by_itself": {"True": 7}}
 
 
-def test_one_that_does_not_leave_in_time_is_ended_as_any_other() -> None:
+def test_a_root_that_does_not_exit_in_time_is_ended_as_any_other() -> None:
     seen = act("""
 stuck, _ = start(SLEEP)
 ending = tree.Ending([stuck], had_left=lambda pid: "leaving")

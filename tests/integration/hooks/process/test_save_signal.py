@@ -52,13 +52,13 @@ def times(asked: Path) -> int:
     return len(asked.read_text())
 
 
-def test_every_rank_that_handles_it_is_sent_it(start: Start, tmp_path: Path) -> None:
+def test_every_rank_with_a_handler_gets_the_signal(start: Start, tmp_path: Path) -> None:
     ranks = {n: handling(start, tmp_path / str(n)) for n in range(2)}
     assert save_signal.send("SIGUSR1", ranks) == ""
     wait_until(lambda: [times(tmp_path / str(n)) for n in range(2)] == [1, 1], "both to be asked")
 
 
-def test_where_one_would_die_of_it_nobody_is_sent_it(start: Start, tmp_path: Path) -> None:
+def test_if_one_rank_has_no_handler_no_rank_gets_the_signal(start: Start, tmp_path: Path) -> None:
     deaf = start(sys.executable, "-c", DEAF)
     well = handling(start, tmp_path / "well")
     assert save_signal.send("SIGUSR1", {0: well, 1: deaf.pid}) == "local rank 1 has no handler for SIGUSR1 (yet)"
@@ -78,12 +78,12 @@ def test_a_shell_above_the_script_lives(start: Start, tmp_path: Path) -> None:
     assert shell.poll() is None
 
 
-def test_who_is_not_there_is_sent_nothing() -> None:
+def test_a_rank_that_has_ended_gets_no_signal() -> None:
     assert save_signal.send("SIGUSR1", {}) == "no rank runs here"
 
 
 @pytest.mark.slow
-def test_an_order_that_is_repeated_asks_once_and_is_answered_each_time(tmp_path: Path) -> None:
+def test_a_repeated_order_sends_the_signal_once_and_is_answered_each_time(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HANDLES.replace("sys.argv[1]", repr(str(tmp_path / "asked"))))
     trainer = Trainer(tmp_path, "train.py")
     try:
@@ -128,9 +128,7 @@ time.sleep(600)
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("warm")
-def test_a_save_that_was_being_written_when_the_signal_came_is_not_said_to_be_asked_for(
-    warm: Warm, tmp_path: Path
-) -> None:
+def test_a_save_that_began_before_the_signal_is_not_reported_as_requested(warm: Warm, tmp_path: Path) -> None:
     asked, saving, path = (str(tmp_path / name) for name in ("asked", "saving", "model.pt"))
     Path(path).write_text("an older checkpoint")
     (tmp_path / "train.py").write_text(SAVES_TWICE.format(asked=asked, saving=saving, path=path))

@@ -58,12 +58,12 @@ def changes(pid: int, word: str) -> bool:
         ("cpu", "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"),
     ],
 )
-def test_one_that_works_uses_something(word: str, code: str) -> None:
+def test_a_working_process_uses_resources(word: str, code: str) -> None:
     with process(code) as one:
         assert changes(one.pid, word)
 
 
-def test_a_program_that_it_has_run_is_work_however_short_that_was() -> None:
+def test_a_program_that_it_has_run_counts_as_work_however_short() -> None:
     code = """
 import os, signal, time
 def run(*_):
@@ -83,7 +83,7 @@ while True:
         assert used(one.pid)["io"] != before
 
 
-def test_one_that_waits_uses_nothing() -> None:
+def test_a_waiting_process_uses_nothing() -> None:
     with process("import time; time.sleep(1000)") as one:
         wait_until(lambda: activity._all_stats()[one.pid][0] == "S", "its wait")
         assert used(one.pid) == used(one.pid)
@@ -105,7 +105,7 @@ def test_bytes_over_tcp_are_work_but_those_to_the_store_are_not() -> None:
             connection.close()
 
 
-def test_one_that_is_gone_is_not_there() -> None:
+def test_an_ended_process_is_not_listed() -> None:
     with process("") as one:
         one.wait()
         assert activity.used([one.pid], {}) == {}

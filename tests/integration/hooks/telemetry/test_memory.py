@@ -60,7 +60,7 @@ def test_a_file_without_a_counter_explains_nothing(tmp_path: Path, text: str) ->
         ("ValueError", "size 137 is 9 too many", False),
     ],
 )
-def test_an_exception_claims_a_growth_where_it_says_that_a_process_was_killed(
+def test_an_exception_that_reports_a_killed_process_claims_a_growth(
     tmp_path: Path, kind: str, message: str, lost: bool
 ) -> None:
     path = tmp_path / "counter"
@@ -86,13 +86,13 @@ def test_a_growth_that_came_long_before_or_after_an_exception_is_not_claimed_by_
     assert raise_(watched, "RuntimeError", message, ago=8.0), "it took 8 s to end"
 
 
-def test_of_two_that_end_at_once_the_killed_one_is_told_first() -> None:
+def test_of_two_that_end_at_once_the_killed_one_is_reported_first() -> None:
     assert oom.killed_first({7: 1 << 8, 9: 9, 8: 0}) == [(9, 9), (7, 1 << 8), (8, 0)]
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("cgroup")
-def test_a_rank_killed_for_want_of_memory_is_told_from_one_that_was_just_killed(tmp_path: Path, cgroup: Path) -> None:
+def test_a_rank_killed_for_lack_of_memory_differs_from_one_killed_otherwise(tmp_path: Path, cgroup: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, signal\n"
         "while os.environ['RANK'] != '1' or os.environ['EAT'] != '1':\n    signal.pause()\n"
@@ -130,7 +130,7 @@ for batch in torch.utils.data.DataLoader(Hungry(), num_workers=2):
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.xdist_group("cgroup")
-def test_a_rank_whose_data_loaders_worker_is_killed_for_want_of_memory_says_so(tmp_path: Path, cgroup: Path) -> None:
+def test_a_rank_whose_data_loader_worker_is_killed_for_lack_of_memory_reports_it(tmp_path: Path, cgroup: Path) -> None:
     for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):
         if (cgroup / name).exists():
             (cgroup / name).write_text(str(1 << 30))

@@ -140,7 +140,7 @@ for batch in DataLoader(Slow(), batch_size=1, num_workers=1, prefetch_factor=2):
 """.replace("SECONDS", str(SLOW))
 
 
-def test_waiting_for_a_data_loader_is_told_as_such(make: Make) -> None:
+def test_waiting_for_a_data_loader_is_reported_as_such(make: Make) -> None:
     trainer = make(script=LOADER)
     trainer.announced()
     trainer.start(1, find_port())

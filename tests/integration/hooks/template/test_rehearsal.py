@@ -80,7 +80,9 @@ def rehearse(folder: Path, *arguments: str) -> dict[str, Any]:
         ("x = '\0'\n", "", "cannot contain null bytes"),
     ],
 )
-def test_what_would_end_the_next_ranks(tmp_path: Path, script: str, module: str, refused: str) -> None:
+def test_an_error_that_would_end_the_next_ranks_is_reported(
+    tmp_path: Path, script: str, module: str, refused: str
+) -> None:
     ran = RAN.format(str(tmp_path / "ran"))
     (tmp_path / "train.py").write_text(script + ran)
     (tmp_path / "own.py").write_text(module + ran)
@@ -117,7 +119,7 @@ def test_folders_without_an_init_are_packages_as_well(tmp_path: Path) -> None:
     assert rehearse(tmp_path, "train.py")["refused"].startswith("src/models/net.py line 1: IndentationError")
 
 
-def test_a_script_that_is_gone(tmp_path: Path) -> None:
+def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     assert rehearse(tmp_path, "gone.py")["refused"] == "gone.py: No such file or directory"
 
 

@@ -64,7 +64,7 @@ def result_of(trainer: Trainer, result: Path) -> dict[str, object]:
     return dict(json.loads(result.read_text()))
 
 
-def test_a_sidecar_that_is_there_is_found_whatever_time_the_imports_took(tmp_path: Path, make: Make) -> None:
+def test_a_sidecar_is_found_however_long_the_imports_took(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", IDENTITY)
     result = tmp_path / "result.json"
     assert result_of(make("train.py", RESULT=str(result), OUTRIDER_PATIENCE="0"), result)["name"] == "__main__"
@@ -119,7 +119,7 @@ def test_an_unmarked_python_outside_a_member_is_untouched(tmp_path: Path) -> Non
     assert hooked.stdout == plain.stdout
 
 
-def test_the_user_s_own_sitecustomize_is_run_and_its_failure_told_as_always(tmp_path: Path, make: Make) -> None:
+def test_the_user_s_own_sitecustomize_is_run_and_its_failure_reported_as_usual(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "other/sitecustomize.py", "import builtins\nbuiltins.from_user = 7\nraise ValueError('theirs')\n")
     write(tmp_path, "train.py", "print('VALUE', from_user)")
     trainer = make("train.py", PYTHONPATH=f"{HOOKS_PATH}:{tmp_path / 'other'}")
@@ -158,7 +158,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("statement", "end"), ENDINGS.items())
-def test_how_a_worker_ended_is_told_and_the_next_generation_starts(
+def test_the_end_of_a_worker_is_reported_and_the_next_generation_starts(
     tmp_path: Path, make: Make, statement: str, end: tuple[int | None, int | None]
 ) -> None:
     write(tmp_path, "train.py", f"import os, sys\ndef main():\n    {statement}\nmain()\n")
@@ -186,7 +186,7 @@ def test_how_a_worker_ended_is_told_and_the_next_generation_starts(
         ("x = 1 / 0\n", "ZeroDivisionError"),
     ],
 )
-def test_a_script_that_cannot_get_going_fails_in_import(tmp_path: Path, make: Make, script: str, kind: str) -> None:
+def test_a_script_that_cannot_start_fails_in_import(tmp_path: Path, make: Make, script: str, kind: str) -> None:
     write(tmp_path, "train.py", script)
     trainer = make("train.py")
     trainer.announced()
@@ -196,9 +196,7 @@ def test_a_script_that_cannot_get_going_fails_in_import(tmp_path: Path, make: Ma
     assert kind in trainer.read()
 
 
-def test_an_exception_raised_before_a_stop_is_told_though_its_process_is_slow_to_leave(
-    tmp_path: Path, make: Make
-) -> None:
+def test_an_exception_before_a_stop_is_reported_although_its_process_exits_slowly(tmp_path: Path, make: Make) -> None:
     """Its connections are closed on the way out: the ranks that fail of that may be faster, and the stop as well."""
     slow = "import atexit, time\natexit.register(lambda: (open('leaving', 'w').close(), time.sleep(600)))\n"
     write(tmp_path, "train.py", slow + "raise ArithmeticError('not finite')\n")
@@ -276,7 +274,7 @@ def test_a_worker_that_ignores_sigterm_is_killed(tmp_path: Path, make: Make) -> 
     assert not is_alive(pid)
 
 
-def test_what_a_killed_worker_forked_is_ended_with_it(tmp_path: Path, make: Make) -> None:
+def test_children_of_a_killed_worker_end_with_it(tmp_path: Path, make: Make) -> None:
     write(
         tmp_path,
         "train.py",
@@ -302,7 +300,7 @@ def test_workers_die_with_their_template(tmp_path: Path, make: Make) -> None:
     wait_until(lambda: not any(map(is_alive, pids)), "the end of the workers")
 
 
-def test_orders_of_the_past_and_repeated_ones_are_answered_and_not_obeyed(tmp_path: Path, make: Make) -> None:
+def test_old_and_repeated_orders_are_answered_and_not_obeyed(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", "import signal\nwhile True:\n    signal.pause()\n")
     trainer = make("train.py")
     trainer.announced()
@@ -321,7 +319,7 @@ def test_orders_of_the_past_and_repeated_ones_are_answered_and_not_obeyed(tmp_pa
     assert not is_alive(pids[0])
 
 
-def test_training_goes_on_without_a_sidecar_and_the_next_one_is_told_everything(tmp_path: Path, make: Make) -> None:
+def test_training_continues_without_a_sidecar_and_the_next_one_gets_the_whole_state(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", "import signal\nwhile True:\n    signal.pause()\n")
     trainer = make("train.py")
     trainer.announced()
@@ -337,7 +335,7 @@ def test_training_goes_on_without_a_sidecar_and_the_next_one_is_told_everything(
     trainer.stop()
 
 
-def test_sigterm_is_held_back_and_told(tmp_path: Path, make: Make) -> None:
+def test_sigterm_is_held_back_and_reported(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", "import signal\nwhile True:\n    signal.pause()\n")
     trainer = make("train.py")
     trainer.announced()
@@ -349,7 +347,7 @@ def test_sigterm_is_held_back_and_told(tmp_path: Path, make: Make) -> None:
     assert not is_alive(pid)
 
 
-def test_a_second_template_in_the_same_container_is_none(tmp_path: Path, make: Make) -> None:
+def test_a_second_process_in_the_same_container_is_not_a_template(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", "print('RAN')")
     trainer = make("train.py")
     trainer.announced()
@@ -379,7 +377,7 @@ def test_a_module_that_reads_its_rank_while_it_is_imported_is_imported_by_each_r
     assert {line for line in trainer.read().splitlines() if "SAW" in line} == {"SAW 0 True", "SAW 1 True"}
 
 
-def test_an_error_as_large_as_a_batch_is_told_by_both_its_ends(tmp_path: Path, make: Make) -> None:
+def test_an_error_as_large_as_a_batch_is_reported_by_its_two_ends(tmp_path: Path, make: Make) -> None:
     deep = "def deep(n):\n    if n:\n        deep(n - 1)\n"
     text = deep + "    raise ValueError('BEGIN' + chr(233) * 100000 + 'END')\ndeep(50)\n"
     write(tmp_path, "train.py", text)
@@ -405,7 +403,7 @@ def test_an_exception_that_cannot_be_printed_is_named(tmp_path: Path, make: Make
     assert (error["type"], error["message"]) == ("__main__.Odd", "<unprintable Odd object>")
 
 
-def test_the_error_of_an_older_generation_is_not_told_again(tmp_path: Path, make: Make) -> None:
+def test_the_error_of_an_older_generation_is_not_reported_again(tmp_path: Path, make: Make) -> None:
     write(tmp_path, "train.py", "import os\nif os.environ['FAIL'] == '1':\n    raise KeyError('old')\nos._exit(3)\n")
     trainer = make("train.py")
     trainer.announced()

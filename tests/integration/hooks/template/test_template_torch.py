@@ -78,7 +78,7 @@ def steps_of(trainer: Trainer, local_rank: int, pid: int) -> int:
     return reading.step if reading is not None and reading.phase == progress_page.STEP else 0
 
 
-def test_a_stop_reaches_ranks_that_sit_in_a_collective_and_says_where_they_sit(make: Make) -> None:
+def test_a_stop_reaches_ranks_in_a_collective_and_reports_their_place(make: Make) -> None:
     body = "if step == 3 and dist.get_rank() == 1:\n            import threading; threading.Event().wait()"
     trainer = make(DDP.replace("BODY", body))
     trainer.announced()
@@ -114,7 +114,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_rank_whose_threads_run_is_asked_for_its_stack_as_often_as_one_likes(make: Make) -> None:
+def test_a_rank_with_running_threads_can_be_asked_for_its_stack_repeatedly(make: Make) -> None:
     """By a signal that ends in SIGSEGV sooner or later: frames are read that another thread is changing."""
     trainer = make(RUNNING)
     trainer.announced()
@@ -252,7 +252,7 @@ STEPS
         ),
     ],
 )
-def test_delivered_batches_count_where_there_is_no_optimizer(
+def test_delivered_batches_count_without_an_optimizer(
     make: Make, optimizer: str, last: str, expected: tuple[int, int]
 ) -> None:
     trainer = make(BATCHES.replace("OPTIMIZER", optimizer).replace("STEPS", last))

@@ -25,7 +25,7 @@ def write(fd, divided, slot, step, sealed=1, generation=1):
     return head
 
 
-def test_all_of_it_is_there_from_the_start(tmp_path):
+def test_all_pages_are_allocated_from_the_start(tmp_path):
     path = arena.path_of(str(tmp_path))
     arena.allot(path, SIZE + 17)
     found = os.stat(path)
@@ -39,13 +39,13 @@ def test_memory_of_the_same_size_is_left_as_it_is(tmp_path, memory):
     assert os.stat(arena.path_of(str(tmp_path))).st_ino == before.st_ino
 
 
-def test_memory_of_another_size_is_made_anew_and_what_is_mapped_stays_whole(tmp_path, memory):
+def test_memory_of_another_size_is_replaced_and_a_mapping_stays_valid(tmp_path, memory):
     arena.allot(arena.path_of(str(tmp_path)), 2 * SIZE)
     assert os.stat(arena.path_of(str(tmp_path))).st_size == 2 * SIZE
     assert os.fstat(memory).st_size == SIZE
 
 
-def test_what_cannot_be_allotted_leaves_nothing(tmp_path):
+def test_a_failed_allocation_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match=r"No space|too large"):
         arena.allot(arena.path_of(str(tmp_path)), 1 << 60)
     assert os.listdir(str(tmp_path)) == []
@@ -80,7 +80,7 @@ def test_a_slot_that_is_being_written_has_no_copy(memory):
     assert arena.head(memory, divided, 0).step == 4
 
 
-def test_a_damaged_head_is_no_copy(memory):
+def test_a_damaged_head_is_not_a_copy(memory):
     divided = arena.divide(memory, arena.REPLICATED, 1)
     write(memory, divided, 1, 3)
     for at in range(arena.HEAD.size + arena.SUM.size):
@@ -92,7 +92,7 @@ def test_a_damaged_head_is_no_copy(memory):
     assert arena.head(memory, divided, 1).step == 3
 
 
-def test_a_head_of_a_newer_layout_is_no_copy(memory):
+def test_a_head_of_a_newer_layout_is_not_a_copy(memory):
     divided = arena.divide(memory, arena.REPLICATED, 1)
     head = write(memory, divided, 1, 3)
     arena.put(memory, divided, 1, head._replace(version=arena.VERSION + 1))
@@ -109,7 +109,7 @@ def test_a_head_of_a_newer_layout_is_no_copy(memory):
         (arena.FIRST.pack(b"ORCA", 1, 0, 1, 2, 8191), "has an impossible division"),
     ],
 )
-def test_a_first_page_that_cannot_be_used_says_why_and_is_written_anew_by_a_save(memory, first, sentence):
+def test_an_unusable_first_page_gives_the_reason_and_a_save_replaces_it(memory, first, sentence):
     os.pwrite(memory, first, 0)
     with pytest.raises(arena.Unusable, match=sentence):
         arena.division(memory)
@@ -126,7 +126,7 @@ def test_saves_alternate(memory):
     assert taken == [0, 1, 0, 1]
 
 
-def test_the_copy_that_every_rank_has_is_not_written_over(memory):
+def test_the_copy_that_every_rank_has_is_not_overwritten(memory):
     divided = arena.divide(memory, arena.REPLICATED, 1)
     write(memory, divided, 0, 10)
     write(memory, divided, 1, 20)
@@ -137,7 +137,7 @@ def test_the_copy_that_every_rank_has_is_not_written_over(memory):
     assert arena.next_slot(memory, divided, (0, 1), pinned=(0,)) is None
 
 
-def test_a_copy_without_its_checksum_is_written_over_first(memory):
+def test_a_copy_without_its_checksum_is_overwritten_first(memory):
     divided = arena.divide(memory, arena.REPLICATED, 1)
     write(memory, divided, 0, 10)
     write(memory, divided, 1, 20, sealed=0)
@@ -172,14 +172,14 @@ def divided(memory):
     return divided
 
 
-def test_a_copy_that_a_partner_takes_over_is_not_written_over_before_it_is_kept(memory, divided):
+def test_a_copy_that_a_partner_receives_is_not_overwritten_before_it_is_kept(memory, divided):
     give(memory, 20)
     assert claim(memory, divided) is None
     arena.keep(memory, 20)
     assert claim(memory, divided) == 0
 
 
-def test_word_of_an_older_step_does_not_free_what_is_taken_over_and_the_end_of_its_time_does(memory, divided):
+def test_a_transfer_blocks_its_copy_until_its_step_is_kept_or_its_time_is_over(memory, divided):
     arena.keep(memory, 5)
     give(memory, 20)
     arena.keep(memory, 10)  # it comes late
@@ -188,7 +188,7 @@ def test_word_of_an_older_step_does_not_free_what_is_taken_over_and_the_end_of_i
     assert claim(memory, divided) == 1
 
 
-def test_what_an_older_generation_gave_holds_up_no_save_nor_does_a_clock_of_another_boot(memory, divided):
+def test_a_transfer_of_an_older_generation_or_an_earlier_boot_blocks_no_save(memory, divided):
     give(memory, 20, seconds=arena.LONGEST_GIVEN + 60.0)
     assert claim(memory, divided) == 1
     write(memory, divided, 1, 20)
@@ -196,7 +196,7 @@ def test_what_an_older_generation_gave_holds_up_no_save_nor_does_a_clock_of_anot
     assert claim(memory, divided, generation=2) == 1
 
 
-def test_kept_of_an_older_generation_frees_nothing_that_is_taken_over_later(memory, divided):
+def test_a_kept_step_of_an_older_generation_does_not_end_a_later_transfer(memory, divided):
     arena.keep(memory, 90)  # the job went back to an older step
     give(memory, 20)
     write(memory, divided, 0, 15)
@@ -207,7 +207,7 @@ def test_kept_of_an_older_generation_frees_nothing_that_is_taken_over_later(memo
     assert claim(memory, divided) == 0
 
 
-def test_a_copy_that_is_given_while_a_save_takes_its_place_is_there_again(memory, divided, monkeypatch):
+def test_a_transfer_that_begins_during_a_save_keeps_its_copy(memory, divided, monkeypatch):
     begin = arena.begin
 
     def meanwhile(*where):

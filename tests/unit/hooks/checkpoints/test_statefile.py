@@ -34,13 +34,13 @@ def test_the_newest_state_counts_and_older_ones_go(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["migration.json", path.name]
 
 
-def test_where_nothing_was_saved_there_is_none(tmp_path: Path) -> None:
+def test_without_a_save_there_is_no_state(tmp_path: Path) -> None:
     assert found(tmp_path) is None
     planned_save_file.note(str(tmp_path), "start", world=2)
     assert found(tmp_path) is None
 
 
-def test_what_happened_is_kept_in_order_and_bounded(tmp_path: Path) -> None:
+def test_the_history_is_ordered_and_bounded(tmp_path: Path) -> None:
     for number in range(planned_save_file.MOST_HISTORY + 5):
         planned_save_file.note(str(tmp_path), "start", world=number)
     record = planned_save_file.read(str(tmp_path))
@@ -59,9 +59,7 @@ def damage(path: Path) -> None:
 @pytest.mark.parametrize(
     ("hurt", "word"), [(shorten, "bytes instead of"), (damage, "is damaged"), (Path.unlink, "cannot be read")]
 )
-def test_a_state_that_is_not_as_it_was_written_is_not_used(
-    tmp_path: Path, hurt: Callable[[Path], None], word: str
-) -> None:
+def test_a_changed_state_is_not_used(tmp_path: Path, hurt: Callable[[Path], None], word: str) -> None:
     hurt(save(tmp_path, 10, b"content"))
     with pytest.raises(planned_save_file.Unusable, match=word):
         found(tmp_path)
@@ -82,7 +80,7 @@ def test_a_state_that_is_not_as_it_was_written_is_not_used(
         ('{"version": 1, "step": "ten"}', "its names or its step are invalid"),
     ],
 )
-def test_a_record_that_is_none_of_ours_is_not_used(tmp_path: Path, text: str, word: str) -> None:
+def test_a_foreign_record_is_not_used(tmp_path: Path, text: str, word: str) -> None:
     (tmp_path / "migration.json").write_text(text)
     with pytest.raises(planned_save_file.Unusable, match=word):
         found(tmp_path)

@@ -24,7 +24,7 @@ SAVES = '{"outrider": "checkpoint version", "version": %d, "saves": [%s]}'
         SAVES % (2, '{"of": "x", "generation": 1, "number": 7}'),
     ],
 )
-def test_what_cannot_be_understood_says_nothing_and_is_written_anew(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_has_no_entries_and_is_replaced(tmp_path: Path, text: str) -> None:
     path = tmp_path / "last.pt"
     path.write_bytes(b"what was saved")
     Path(version_file.place(str(path))).write_text(text)

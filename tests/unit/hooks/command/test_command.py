@@ -39,16 +39,16 @@ def test_a_module_becomes_the_template_in_place() -> None:
         ("python -BS train.py", "-S"),
         ("python -c print(1)", "text"),
         ("python -", "text"),
-        ("deepspeed train.py", "no Python"),
+        ("deepspeed train.py", "not Python"),
         ("python /usr/bin/deepspeed train.py", "DeepSpeed"),
         ("python -m deepspeed.launcher.runner train.py", "DeepSpeed"),
-        ("accelerate test", "no training"),
-        ("./trainer --lr 1", "no Python"),
+        ("accelerate test", "does not train"),
+        ("./trainer --lr 1", "not Python"),
         ("nice ./trainer", "no Python that can be seen"),
         ("bash -c ./trainer", "names no Python trainer"),
     ],
 )
-def test_what_no_hook_can_enter_is_run_anew_in_each_generation(command: str, reason: str) -> None:
+def test_a_command_without_hooks_is_restarted_in_each_generation(command: str, reason: str) -> None:
     found = plan(command.split(), PATH)
     assert (found.kind, found.mode) == ("command", "relaunch")
     assert reason in found.reason
@@ -68,7 +68,7 @@ def test_an_option_with_a_value_is_not_read_as_letters() -> None:
         (["python", "/opt/venv/bin/torchrun", "train.py"], {"script": "train.py"}),
     ],
 )
-def test_every_form_of_torchrun_is_taken_over(command: list[str], where: dict[str, str]) -> None:
+def test_every_form_of_torchrun_is_replaced(command: list[str], where: dict[str, str]) -> None:
     found = plan(command, PATH)
     assert (found.kind, found.mode, found.argv) == ("takeover", "fork", command)
     assert {"script": found.script, "module": found.module} == {"script": None, "module": None} | where
@@ -88,7 +88,7 @@ def test_every_form_of_torchrun_is_taken_over(command: list[str], where: dict[st
         ["python", "/opt/venv/bin/accelerate", "launch", "train.py"],
     ],
 )
-def test_a_launcher_that_must_speak_for_itself_is_watched(command: list[str]) -> None:
+def test_a_launcher_that_cannot_be_parsed_is_watched(command: list[str]) -> None:
     assert plan(command, PATH).kind == "watch"
 
 
@@ -108,7 +108,7 @@ def test_a_launcher_that_must_speak_for_itself_is_watched(command: list[str]) ->
         ("", "command"),
     ],
 )
-def test_a_shells_line_is_watched_where_it_names_a_python_trainer(line: str, kind: str) -> None:
+def test_a_shells_line_is_watched_if_it_names_a_python_trainer(line: str, kind: str) -> None:
     assert plan(["bash", "-ec", line], PATH).kind == kind
     assert plan(["/bin/sh", "-o", "errexit", "-c", line, "name", "argument"], PATH).kind == kind
 
@@ -160,7 +160,7 @@ def test_flags_in_both_spellings_short_and_abbreviated_are_torchruns() -> None:
         assert (found.module, found.script, found.arguments) == (True, "pkg.train", ["--nnodes", "9"])
 
 
-def test_what_was_not_given_is_none_and_an_environment_variable_stands_in() -> None:
+def test_a_missing_flag_is_none_unless_an_environment_variable_sets_it() -> None:
     bare = inner_flags(["torchrun", "train.py"], {})
     assert bare is not None
     assert (bare.nproc(), bare.nproc_per_node, bare.max_restarts, bare.members()) == (1, None, None, None)
@@ -207,7 +207,7 @@ def test_the_command_of_a_rank_is_the_one_that_torchrun_runs(argv: list[str], co
     "argv",
     [["python", "train.py"], ["bash", "-c", "torchrun train.py"], ["torchrun", "--nnodes"], ["torchrunner", "x"]],
 )
-def test_where_there_are_no_flags_to_read_there_are_none(argv: list[str]) -> None:
+def test_without_readable_flags_there_are_none(argv: list[str]) -> None:
     assert inner_flags(argv, {}) is None
 
 
@@ -237,11 +237,11 @@ def test_the_flags_of_a_torchrun_in_a_shells_line_are_read(line: str, nproc: int
         "",
     ],
 )
-def test_what_the_shell_has_still_to_expand_is_not_read(line: str) -> None:
+def test_words_that_the_shell_must_expand_are_not_read(line: str) -> None:
     assert flags_inside(["bash", "-c", line], {}) is None
 
 
-def test_flags_are_read_of_a_torchrun_without_a_shell_as_ever() -> None:
+def test_the_flags_of_a_torchrun_without_a_shell_are_read() -> None:
     found = flags_inside(["torchrun", "--nnodes=2:3", "train.py"], {})
     assert found is not None
     assert found.members() == (2, 3)
@@ -267,7 +267,7 @@ PLAIN, DISTRIBUTED = "import torch\n", "import torch.distributed\n"
         ("python plain.py <<'EOF", "watch"),
     ],
 )
-def test_a_shells_line_whose_scripts_train_in_one_process_is_run_anew_in_each_generation(
+def test_a_shells_line_whose_scripts_train_in_one_process_is_restarted_in_each_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, kind: str
 ) -> None:
     """Nothing in it would become a template, so a crash would end it."""

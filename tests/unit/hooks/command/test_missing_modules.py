@@ -39,7 +39,7 @@ def missing(name: str, kind: str = "module") -> bool:
     return bool(is_missing(Invocation(kind, name, [], [])))
 
 
-def test_a_module_is_missing_where_no_finder_knows_it_or_a_part_of_it(elsewhere: Path) -> None:
+def test_a_module_is_missing_if_no_finder_knows_it_or_a_part_of_it(elsewhere: Path) -> None:
     assert [missing(name) for name in ("json.tool", "sys", "mine", "mine.train")] == [False] * 4
     assert [missing(name) for name in ("no.such.module", "json.nothing", "mine.other", "mine.train.more")] == [True] * 4
     assert "mine" not in sys.modules

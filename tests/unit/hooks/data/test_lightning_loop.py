@@ -84,7 +84,7 @@ def _knows_it_again() -> Iterator[None]:
     [(2, 9, 72, 51, 51), (2, 9, 108, 46, 51), (3, 18, 180, 37, 34), (2, 0, 0, 51, 51)],
     ids=["as many ranks", "fewer", "more", "from the beginning"],
 )
-def test_a_resumed_epoch_has_what_was_seen_and_what_is_left_and_later_ones_are_whole(
+def test_a_resumed_epoch_has_the_consumed_and_the_remaining_batches_and_later_ones_are_whole(
     world: int, ready: int, start: int, epoch: int, whole: int
 ) -> None:
     book = Book()
@@ -99,7 +99,7 @@ def test_a_resumed_epoch_has_what_was_seen_and_what_is_left_and_later_ones_are_w
     assert (loop.max_batches, lightning_loop.known) == (whole, True)
 
 
-def test_a_loop_that_is_another_than_the_one_known_is_not_resumed() -> None:
+def test_an_unknown_loop_is_not_resumed() -> None:
     with pytest.raises(AttributeError):
         lightning_loop._wrap(lambda: None, SimpleNamespace())
     assert not lightning_loop.known

@@ -60,7 +60,7 @@ def test_a_script_that_renames_or_copies_its_checkpoint_keeps_its_position(tmp_p
         assert position_file.read(str(tmp_path / name)) == ([POSITION], str(file))
 
 
-def test_a_checkpoint_that_others_have_written_over_has_no_position(tmp_path: Path) -> None:
+def test_a_checkpoint_overwritten_by_another_program_has_no_position(tmp_path: Path) -> None:
     checkpoint, _ = saved(tmp_path)
     checkpoint.write_bytes(b"others' weights")
     with pytest.raises(position_file.Unusable, match="belongs to another save than"):
@@ -88,7 +88,7 @@ def with_body(file: Path, change: Any) -> None:
         (b" " * (position_file.LARGEST + 2), "is not a data position of outrider"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, text: bytes, said: str) -> None:
+def test_an_error_names_the_file_and_the_reason(tmp_path: Path, text: bytes, said: str) -> None:
     checkpoint, file = saved(tmp_path)
     file.write_bytes(text)
     with pytest.raises(position_file.Unusable, match=said) as raised:
@@ -106,7 +106,7 @@ def test_numbers_that_no_position_has_are_refused(tmp_path: Path, change: dict[s
         position_file.read(str(checkpoint))
 
 
-def test_what_a_newer_version_adds_is_left_alone(tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     checkpoint, file = saved(tmp_path)
     with_body(file, lambda body: body["saves"][0].update(note="more"))
     assert position_file.read(str(checkpoint))[0] == [POSITION]
@@ -114,7 +114,7 @@ def test_what_a_newer_version_adds_is_left_alone(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_file_that_is_cut_or_changed_anywhere_is_never_believed(
+def test_a_truncated_or_changed_file_is_never_used(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     checkpoint, file = saved(tmp_path_factory.mktemp("p"))
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_fails_with_an_os_error_and_leaves_nothi
     assert os.listdir(tmp_path) == []
 
 
-def test_the_volume_keeps_the_newest_alone(tmp_path: Path) -> None:
+def test_the_volume_keeps_only_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "positions"
     folder.mkdir()
     for number in range(position_file.MOST_KEPT + 5):

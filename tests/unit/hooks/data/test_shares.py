@@ -28,7 +28,9 @@ def of_all(order: list[int], start: int, whole: int, world: int, drop_last: bool
 
 
 @given(lengths, worlds, batch_sizes, st.booleans())
-def test_in_one_world_it_is_torchs_sampler_to_the_index(length: int, world: int, batch: int, drop_last: bool) -> None:
+def test_at_one_world_size_it_is_torchs_sampler_to_the_index(
+    length: int, world: int, batch: int, drop_last: bool
+) -> None:
     if drop_last and length < world:
         return  # torch's own gives nothing there, and says -1 of it
     from torch.utils.data.distributed import DistributedSampler
@@ -41,7 +43,9 @@ def test_in_one_world_it_is_torchs_sampler_to_the_index(length: int, world: int,
 
 
 @given(lengths, worlds, batch_sizes, st.integers(0, 40))
-def test_a_resume_in_the_same_world_is_the_rest_of_torchs_list(length: int, world: int, batch: int, steps: int) -> None:
+def test_a_resume_at_the_same_world_size_is_the_rest_of_torchs_list(
+    length: int, world: int, batch: int, steps: int
+) -> None:
     whole, order = batch * world, list(range(length))
     start = sharding.consumed(length, 0, whole, steps)
     for rank in range(world):
@@ -52,7 +56,7 @@ def test_a_resume_in_the_same_world_is_the_rest_of_torchs_list(length: int, worl
 @given(
     lengths, st.lists(st.tuples(worlds, batch_sizes, st.integers(0, 30)), min_size=1, max_size=6), st.integers(0, 40)
 )
-def test_worlds_that_follow_each_other_see_each_sample_once_but_for_the_padding(
+def test_successive_world_sizes_see_each_sample_once_except_the_padding(
     length: int, sequence: list[tuple[int, int, int]], kept: int
 ) -> None:
     """`kept`: a global batch that is the same in all of them, where it is more than their ranks."""

@@ -32,9 +32,7 @@ def make(folder: Path, *whole: int, torn: tuple[int, ...] = ()) -> None:
         (folder / f"checkpoint-{number}" / "trainer_state.json").touch()
 
 
-def test_a_folder_whose_save_was_killed_in_the_middle_is_passed_over_for_the_newest_whole_one(
-    tmp_path: Path, utils: Any
-) -> None:
+def test_an_incomplete_folder_is_skipped_for_the_newest_complete_one(tmp_path: Path, utils: Any) -> None:
     huggingface.wrap_last_checkpoint(lambda: "a worker", utils)
     make(tmp_path, 5, 10, 100, torn=(110, 120))
     assert utils.get_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-100")

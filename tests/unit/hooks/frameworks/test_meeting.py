@@ -33,12 +33,12 @@ def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int]) -> N
     assert not waiting.is_alive()
 
 
-def test_rank_0_waits_for_nobody(port: tuple[socket.socket, int]) -> None:
+def test_rank_0_does_not_wait(port: tuple[socket.socket, int]) -> None:
     rendezvous_wait.wait(place(0, port[1]))
 
 
 @pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
-def test_without_a_place_there_is_no_waiting(port: tuple[socket.socket, int], missing: str) -> None:
+def test_without_an_address_no_rank_waits(port: tuple[socket.socket, int], missing: str) -> None:
     environ = place(1, port[1])
     del environ[missing]
     rendezvous_wait.wait(environ)
@@ -57,7 +57,7 @@ def test_without_a_place_there_is_no_waiting(port: tuple[socket.socket, int], mi
         (("gloo", None, None, 2, 1, object()), {}, False),
     ],
 )
-def test_only_a_meeting_by_the_environment_is_waited_for(
+def test_only_a_rendezvous_from_the_environment_is_waited_for(
     arguments: tuple[object, ...], options: dict[str, object], answer: bool
 ) -> None:
     assert rendezvous_wait.is_by_environment(arguments, options) is answer

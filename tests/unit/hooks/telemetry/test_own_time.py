@@ -24,21 +24,21 @@ def created(steps: int, step: int, *after: int, name: str = "gloo:all_reduce") -
     return [(-1, name)] + [((n * step + each) * MS, name) for n in range(steps) for each in after]
 
 
-def test_a_rank_that_comes_late_to_its_first_collective_has_been_busy_by_itself() -> None:
+def test_a_rank_that_is_late_to_its_first_collective_was_busy_by_itself() -> None:
     late = measure(marks(8, 100, cpu=5), created(8, 100, 60, 90), beside_gpu=False)
     waits = measure(marks(8, 100, cpu=5), created(8, 100, 1, 90), beside_gpu=False)
     assert (late.gap, waits.gap, late.busy, waits.busy) == (60 * MS, MS, 5 * MS, 5 * MS)
     assert (late.step, late.steps) == (100 * MS, 8)
 
 
-def test_with_two_optimizers_the_gap_is_what_lies_behind_either() -> None:
+def test_with_two_optimizers_the_gap_begins_after_either() -> None:
     """A GAN whose generator is followed, and whose data comes behind the discriminator's step."""
     with_others = [mark._replace(ends=[mark.at - 70 * MS]) for mark in marks(8, 100)]
     found = measure(with_others, created(8, 100, 2, 80), beside_gpu=False)
     assert found.gap == 2 * MS + 50 * MS
 
 
-def test_where_the_first_collective_is_at_the_beginning_what_the_main_thread_runs_counts() -> None:
+def test_with_a_collective_at_the_beginning_the_main_threads_time_counts() -> None:
     found = measure(marks(8, 100, cpu=40, delay=20, waited=10), created(8, 100, 1), beside_gpu=False)
     assert (found.source, found.gap, found.busy) == (busy_time.RECORDER_AND_CPU, MS, 70 * MS)
     assert (found.cpu, found.delayed, found.waited) == (40 * MS, 20 * MS, 10 * MS)
@@ -53,7 +53,7 @@ def test_a_limit_that_stops_the_container_in_every_third_step_counts_by_its_mean
     assert measure(seen, created(8, 100, 1), beside_gpu=False).busy == 20 * MS
 
 
-def test_where_every_step_shows_the_limit_it_counts_once() -> None:
+def test_a_limit_visible_in_every_step_counts_once() -> None:
     found = measure(marks(8, 100, cpu=20, delay=30), created(8, 100, 1), beside_gpu=False, throttled=0.3)
     assert found.busy == 50 * MS
 
@@ -86,7 +86,7 @@ def test_steps_that_the_recorder_no_longer_has_are_left_out() -> None:
     assert (found.steps, found.gap) == (5, 30 * MS)
 
 
-def test_a_step_without_a_collective_is_all_the_rank_s_own() -> None:
+def test_a_step_without_a_collective_is_entirely_the_rank_s_own() -> None:
     assert measure(marks(8, 100), [(-1, "gloo:barrier")], beside_gpu=False).gap == 100 * MS
 
 

@@ -45,7 +45,7 @@ def told() -> list[tuple[object, object, object]]:
     return [(about["id"], about["seq"], about["state"]) for about in flight_recorder.by_group(entries, ranks, NOW)]
 
 
-def test_a_rank_that_waits_in_nccl_says_so(torch: Any) -> None:
+def test_a_rank_that_waits_in_nccl_reports_it(torch: Any) -> None:
     torch.nccl += [entry(1, "nccl:all_reduce", at=10), entry(2, "nccl:all_reduce", at=20, over=False)]
     assert told() == [("0 nccl", 2, "scheduled")]
 
@@ -57,7 +57,7 @@ def test_backends_of_one_group_count_by_themselves(torch: Any) -> None:
     assert [each["profiling_name"] for each in flight_recorder.record()[0]] == ["nccl:all_reduce", "gloo:barrier"]
 
 
-def test_what_lies_behind_one_that_is_over_is_over(torch: Any) -> None:
+def test_entries_after_a_finished_one_are_finished(torch: Any) -> None:
     """Those that a coalesced one consists of are recorded without an event, and nobody ever marks them."""
     torch.nccl += [entry(1, "nccl:_all_gather_base", at=10, over=False), entry(1, "nccl:coalesced", at=11)]
     assert told() == [("0 nccl", 1, "completed")]
@@ -76,6 +76,6 @@ def test_stragglers_are_not_measured_by_nccl_s(torch: Any) -> None:
     assert flight_recorder._without_stacks() == []
 
 
-def test_a_torch_without_a_recorder_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_without_a_recorder_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", types.ModuleType("native"))
     assert flight_recorder.record() == ([], {})

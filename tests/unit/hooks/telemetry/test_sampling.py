@@ -79,7 +79,7 @@ def test_a_step_that_is_not_armed_goes_by_the_sampler(watched: Any) -> None:
     assert watched.sampler.marks == []
 
 
-def test_a_window_whose_first_step_is_over_is_let_go(watched: Any) -> None:
+def test_a_window_whose_first_step_has_passed_is_dropped(watched: Any) -> None:
     training = Training(watched)
     training.step(10)
     watched.sampler._arm(8, 4)
@@ -129,7 +129,7 @@ def test_waiting_for_a_batch_is_counted_in_the_training_s_thread(watched: Any) -
     assert sampler.marks[2].waited == 0
 
 
-def test_what_a_data_loader_raises_is_the_script_s(watched: Any) -> None:
+def test_an_exception_of_a_data_loader_reaches_the_script(watched: Any) -> None:
     training = Training(watched)
     training.step(2)
     watched.sampler._arm(4, 3)
@@ -138,7 +138,7 @@ def test_what_a_data_loader_raises_is_the_script_s(watched: Any) -> None:
         watched.sampler.wait(lambda: next(iter(())))
 
 
-def test_where_there_is_no_recorder_the_cpu_time_is_the_source(watched: Any) -> None:
+def test_without_a_recorder_the_cpu_time_is_the_source(watched: Any) -> None:
     training = Training(watched)
     training.step(2)
     training.window(4, 3)
@@ -166,7 +166,7 @@ def test_the_next_window_is_looked_for_only_while_steps_are_made(watched: Any) -
     assert sampler._next()[0] is None
 
 
-def test_where_steps_have_become_long_the_next_window_is_not_waited_for_in_short_ones(watched: Any) -> None:
+def test_after_steps_have_become_long_the_next_window_comes_in_fewer_steps(watched: Any) -> None:
     training, sampler, words = Training(watched), watched.sampler, watched.page.words
     training.step(3)
     training.window(8, 4)
@@ -194,13 +194,11 @@ def test_throttling_is_read_from_either_version_of_cgroups() -> None:
         ((300, 900, 500, 200), 200),  # it has waited no longer
     ],
 )
-def test_what_a_container_takes_from_its_process_is_not_what_its_neighbours_take(
-    after: tuple[int, int, int, int], took: int
-) -> None:
+def test_time_lost_to_the_own_container_excludes_its_neighbours(after: tuple[int, int, int, int], took: int) -> None:
     assert cpu_contention.Container.took_ns((0, 0, 0, 0), after) == took
 
 
-def test_what_a_group_has_used_is_read_from_either_version(tmp_path: Path) -> None:
+def test_the_used_time_of_a_group_is_read_from_either_version(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 9\nuser_usec 4\n")
     assert cpu_contention.used_ns(str(tmp_path / "cpu.stat")) == 9000
     (tmp_path / "cpu.stat").write_text("nr_periods 0\nthrottled_time 0\n")
@@ -218,7 +216,7 @@ def test_shares_of_throttled_and_stolen_time_are_between_none_and_all() -> None:
     assert cpu_contention.stolen_share("") == (0, 0)
 
 
-def test_a_limit_counts_as_far_as_it_holds_up_threads_of_this_process() -> None:
+def test_a_limit_counts_only_as_far_as_it_stops_threads_of_this_process() -> None:
     """And not where it stops a DataLoader's workers alone."""
     assert cpu_contention.Pressure.since((0, 0, (0, 0)), (500, 200, (0, 0)), 1000) == (0.2, 0.0)
     before = cpu_contention.waited_ns()
