@@ -49,7 +49,7 @@ class TestAgent:
         self.connection.sendall(json.dumps(order).encode() + b"\n")
 
     def expect(self, fits: Callable[[Line], bool] | str, patience: float = PATIENCE) -> Line:
-        """The first line, heard already or still to come, that fits (an event's name or a predicate), taken out."""
+        """Removes and returns the first matching line, received or still to come; `fits`: an event's name or a predicate."""
         wanted = (lambda line: line.get("event") == fits) if isinstance(fits, str) else fits
         until = time.monotonic() + patience
         while True:
@@ -82,8 +82,8 @@ class TestAgent:
 
 
 class Trainer:
-    """A trainer process with the hooks on its PYTHONPATH, and the agent that it talks to. `warm`: its command is a
-    script `train.py`, and torch is imported already where it starts."""
+    """A trainer process with the hooks on its PYTHONPATH, and its agent. `warm`: the command is the script `train.py`,
+    started from a Python that has imported torch."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Trainer:
             self.process.kill()
             self.process.wait()
         self.agent.close()
-        shutil.rmtree(self.volume, ignore_errors=True)  # a rank that has not gone yet may still write there
+        shutil.rmtree(self.volume, ignore_errors=True)  # a rank that has not ended yet may still write there
 
 
 def is_alive(pid: int) -> bool:
@@ -159,7 +159,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(holds: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    """Waits for something outside that tells nobody when it happens (a foreign process's end, a file)."""
+    """Waits for an outside event without a notification (the end of a foreign process, a file)."""
     until = time.monotonic() + patience
     pause = select.poll()
     while not holds():

@@ -1,4 +1,4 @@
-"""What several tests of the hooks stand on."""
+"""Fixtures of several tests of the hooks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A trainer container as its sidecar sees it: a real agent.sock in the test process, and `outrider-launch` in front of
-a real command. Every wait has a deadline, and what was started is ended."""
+"""A trainer container as its sidecar sees it: a real agent.sock, and `outrider-launch` with a real command.
+
+Every wait has a deadline, and every started process is ended.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Line = dict[str, Any]
 
 
 class Container:
-    """`lines` is everything that was said by template or launcher, in order, with the connection's number as `from`."""
+    """`lines` are all messages of template or launcher, in order, with the connection's number as `from`."""
 
     def __init__(self, folder: Path, python: str | None = None) -> None:
         self.folder = folder
@@ -70,7 +72,7 @@ class Container:
         return (self.folder / "stderr").read_text(errors="replace")
 
     def until(self, found: Callable[[], Any]) -> Any:
-        """The first true value, hearing what is said meanwhile."""
+        """The first true value; messages are received meanwhile."""
         limit = time.monotonic() + DEADLINE
         while not (value := found()):
             assert time.monotonic() < limit, f"nothing came\n{self.lines}\n{self.stdout()}\n{self.stderr()}"
@@ -78,7 +80,7 @@ class Container:
         return value
 
     def said(self, **wanted: Any) -> Line:
-        """The first line with these fields, not handed out before."""
+        """The first line with these fields that was not returned before."""
 
         def look() -> Line | None:
             for line in self.lines:
@@ -117,7 +119,7 @@ class Container:
             self.lines.append({**json.loads(line), "from": number})
 
     def order(self, to: Line, **order: Any) -> None:
-        """To whoever said the line `to`."""
+        """Answers the connection that sent the line `to`."""
         self.connections[to["from"]][0].sendall(json.dumps(order).encode() + b"\n")
 
     def start(self, to: Line, number: int, nproc: int = 1, prints: Sequence[Any] = (), **more: str) -> Line:

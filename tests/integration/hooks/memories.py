@@ -1,4 +1,4 @@
-"""Ranks with real torch and a memory for checkpoints, and what they say in a file of each."""
+"""Ranks with real torch and a checkpoint memory; each writes its output to a file."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def state(step, size=1000):
     shared = torch.full((size,), float(step))
     return {"w": shared, "view": shared[10:20], "step": step, "none": None}
 
-def told(found):
+def reported(found):
     same = set(found["w"].tolist())
     assert same == {float(found["step"])} and found["view"].data_ptr() == found["w"].data_ptr() + 40, found
     return found["step"]
 
 def loaded(path="last.pt"):
-    return told(torch.load(path)) if os.path.exists(path) else None
+    return reported(torch.load(path)) if os.path.exists(path) else None
 
 def mine():
     return next(module for name, module in sys.modules.items() if name.endswith(".transparent_save")).here()
 """
 )
-"""A script that saves to `last.pt`, and is told of nothing."""
+"""A script that saves to `last.pt` and does not know about the memory."""
 
 
 def said(folder: Path, rank: int = 0) -> list[Any]:
@@ -73,7 +73,7 @@ def trainers(warm: Warm, folder: Path, begin: str, **always: str) -> Iterator[Ca
 
 
 def newest(trainer: Trainer) -> dict[str, str]:
-    """What a master would say that the next generation begins from."""
+    """The save from which a master would let the next generation resume."""
     found = [copy for copy in copies(trainer.volume / arena.NAME) if copy.marked]
     if not found:
         return {}
@@ -94,7 +94,7 @@ def warned(trainer: Trainer) -> list[str]:
 
 
 def write(step: int, path: Path) -> None:
-    """The state of somebody else."""
+    """Writes a state of another program."""
     import torch  # here: most of the tests' processes need none
 
     shared = torch.full((1000,), float(step))

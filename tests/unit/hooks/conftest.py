@@ -1,4 +1,4 @@
-"""The hooks of a rank, without a process of their own."""
+"""The hooks of a rank inside the test process."""
 
 from __future__ import annotations
 

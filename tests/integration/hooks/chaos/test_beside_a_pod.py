@@ -1,4 +1,4 @@
-"""A fault that is made from beside a pod: in the network of its processes, until it is ended or the pod has gone."""
+"""A fault made from beside a pod, in the network of its processes, until it is stopped or the pod has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("netns")
 
 
 def may_look() -> bool:
-    """Asked by each test: where a node's agent runs, it is its namespaces that are looked at, and that may end."""
+    """Skips without the rights. Each test checks it again: a node's agent, whose namespaces are used, may end."""
     return os.geteuid() == 0 and os.access(f"/proc/{network.machines_process()}/ns/mnt", os.R_OK)
 
 
@@ -33,7 +33,7 @@ import os, signal, time
 os.fork() or os.execve('/proc/self/exe', ['python', '-c', 'import signal; signal.pause()'], MARKS)
 signal.pause()
 """
-"""Its first process has no marks, as the one that holds a pod's namespaces; the trainer is a child of it."""
+"""The first process has no marks, like the one that holds a pod's namespaces; the trainer is its child."""
 
 
 class Pod:
@@ -75,7 +75,7 @@ def pod(allowed: None, tmp_path: Path) -> Iterator[Pod]:
 
 
 def first_line(process: subprocess.Popen[str]) -> dict[str, str]:
-    """All that it says: it closes its output then."""
+    """The whole output: the process closes it afterwards."""
     assert process.stdout is not None
     with process.stdout as said:
         line: dict[str, str] = json.loads(said.read())
@@ -110,7 +110,7 @@ def test_without_the_pods_processes_nothing_is_broken(allowed: None, tmp_path: P
 
 def test_without_access_to_the_machines_network_nothing_is_broken(tmp_path: Path) -> None:
     if os.geteuid() != 0 or may_look():
-        pytest.skip("this machine lets everybody look, or there is no other network to be made")
+        pytest.skip("on this machine every user may look, or no other network can be created")
     pod = Pod(tmp_path)
     try:
         with pod.broken("cut-network") as fault:

@@ -1,4 +1,4 @@
-"""The program that makes faults, beside a real process that stands for a container's first."""
+"""The fault program, beside a real process that stands for a container's first process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
 class Trainer:
-    """A process that may be the first of a container, and the program called as `outrider chaos` does."""
+    """A process that may be the first of a container, and the fault program, called as by `outrider chaos`."""
 
     def __init__(self, folder: Path, group: Path | None = None, **variables: str) -> None:
         self.volume, self.group = folder / "volume", group
@@ -80,10 +80,10 @@ def state(pid: int) -> str:
 
 
 def test_a_load_runs_until_it_is_undone(trainer: Trainer) -> None:
-    told = trainer.call("start", "cpu-load=5")
-    assert "busy for 5 % of the time" in told["about"]
+    reported = trainer.call("start", "cpu-load=5")
+    assert "busy for 5 % of the time" in reported["about"]
     assert trainer.running() == ["cpu-load=5"]
-    busy = trainer.marked() - {told["pid"]}
+    busy = trainer.marked() - {reported["pid"]}
     assert len(busy) >= 4
     assert trainer.call("undo", "cpu-load") == {"undone": ["cpu-load=5"]}
     assert not any(is_alive(pid) for pid in busy)
@@ -112,8 +112,8 @@ def test_one_fault_of_a_name_runs_at_a_time(trainer: Trainer) -> None:
 
 
 def test_a_fault_that_was_killed_runs_no_more_and_leaves_no_load(trainer: Trainer) -> None:
-    told = trainer.call("start", "cpu-load=5")
-    os.kill(told["pid"], signal.SIGKILL)
+    reported = trainer.call("start", "cpu-load=5")
+    os.kill(reported["pid"], signal.SIGKILL)
     wait_until(lambda: not trainer.marked(), "the end of its processes")
     assert trainer.running() == []
     assert "error" not in trainer.call("start", "cpu-load=5")
@@ -123,7 +123,7 @@ def test_a_frozen_member_continues_after_the_undo(trainer: Trainer) -> None:
     assert trainer.call("start", "freeze-member")["about"] == "1 process is stopped"
     wait_until(lambda: state(trainer.process.pid) == "T", "the trainer to stop")
     trainer.call("undo")
-    wait_until(lambda: state(trainer.process.pid) != "T", "the trainer to go on")
+    wait_until(lambda: state(trainer.process.pid) != "T", "the trainer to continue")
 
 
 def test_the_last_rank_hangs_and_the_fault_ends_with_it(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_the_last_rank_hangs_and_the_fault_ends_with_it(tmp_path: Path) -> None:
 def test_memory_is_filled_to_a_percentage_of_the_containers_limit(tmp_path: Path, cgroup: Path) -> None:
     trainer = Trainer(tmp_path, cgroup)
     try:
-        told = trainer.call("start", "fill-memory=75")
-        assert "the container's memory of 192 MiB is 75 % full" in told["about"]
+        reported = trainer.call("start", "fill-memory=75")
+        assert "the container's memory of 192 MiB is 75 % full" in reported["about"]
         used = int((cgroup / "memory.usage_in_bytes").read_text())
         assert 130 << 20 <= used < 160 << 20
         trainer.call("undo")
@@ -203,7 +203,7 @@ def test_a_fault_started_from_outside_is_charged_to_the_trainers_cgroup(tmp_path
 
 
 AS_NOBODY = """import os, sys
-from training_hooks.chaos import base  # before it is nobody, who may not read every checkout
+from training_hooks.chaos import base  # before the user is `nobody`, who may not read every checkout
 os.setuid(65534)
 print(base.charged_with(sys.argv[1]))
 """
@@ -258,7 +258,7 @@ def test_an_invalid_call_is_answered_with_the_usage(trainer: Trainer, words: tup
 
 # -- armed ------------------------------------------------------------------------------------------------------------
 def armed(trainer: Trainer, chaos: str) -> None:
-    """What a process does that is the first of its container."""
+    """Arms faults as the first process of a container does."""
     base.arm({**trainer.environ, base.ARMED: chaos})
 
 
@@ -284,7 +284,7 @@ def test_an_armed_fault_starts_again_with_a_new_first_process(trainer: Trainer) 
 
 
 def test_a_process_that_arms_has_no_child_left(trainer: Trainer) -> None:
-    """But the fault itself, where this process takes in whoever lost its parent: warm tests make it so."""
+    """Except the fault itself, if this process is the subreaper of orphans, as in warm tests."""
     before = set(tree.children(os.getpid()))
     armed(trainer, "bad-node")
     wait_until(lambda: trainer.says("bad-node").get("pid"), "the fault")
@@ -321,7 +321,7 @@ def test_a_signal_reaches_only_the_named_part_of_a_container(trainer: Trainer) -
 
 
 def beside(trainer: Trainer, *words: str, **variables: str) -> subprocess.Popen[bytes]:
-    """Another process of the member, that waits."""
+    """Another, waiting process of the member."""
     command = [sys.executable, "-c", "import signal\nwhile True: signal.pause()", *words]
     process = subprocess.Popen(command, env={**trainer.environ, **variables})
     wait_until(lambda: base.environment(process.pid).get("PATH"), "its environment")

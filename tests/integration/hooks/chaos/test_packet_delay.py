@@ -1,4 +1,4 @@
-"""Packets that a netfilter queue holds back come late, none is lost, and in the order in which they were sent."""
+"""Packets of a netfilter queue arrive late, complete and in order."""
 
 from __future__ import annotations
 

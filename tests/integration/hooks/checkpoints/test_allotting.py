@@ -1,4 +1,4 @@
-"""The memory for checkpoints is there before a rank starts, or the start says what is short."""
+"""The checkpoint memory is reserved before a rank starts, or the start fails with the reason."""
 
 from __future__ import annotations
 

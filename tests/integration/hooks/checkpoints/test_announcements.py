@@ -1,4 +1,4 @@
-"""What rank 0 says of the marked path is known to whoever hears of the save by other ways than the store."""
+"""A rank that learns of a save by other ways than the store finds rank 0's announcement there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ os._exit(0)
 
 
 def test_an_announcement_is_readable_when_the_save_returns(warm: Warm, tmp_path: Path) -> None:
-    """torch's store takes a `set` without an answer; ranks that meet at a barrier meet elsewhere than there."""
+    """torch's store does not answer a `set`, and a barrier does not go through the store."""
     (tmp_path / "train.py").write_text(SCRIPT)
     done = warm.run(tmp_path)
     assert done.stdout.strip() == "known", done.stderr

@@ -1,5 +1,4 @@
-"""`training_hooks.checkpoint` in real ranks with real torch: the next generation finds what was saved in
-memory."""
+"""`training_hooks.checkpoint` in real ranks with real torch: the next generation loads the saves in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def state(step, rank=0):
     shared = torch.full((1000,), float(step * 10 + rank))
     return {"w": shared, "view": shared[10:20], "step": step, "none": None}
 
-def told(found):
+def reported(found):
     if found is None:
         return None
     state, step = found
@@ -56,7 +55,7 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
 
 def test_the_next_generation_loads_what_the_last_one_saved(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
-        "say(told(checkpoint.load()))\nfor step in (1, 2, 3):\n    checkpoint.save(state(step), step)\n"
+        "say(reported(checkpoint.load()))\nfor step in (1, 2, 3):\n    checkpoint.save(state(step), step)\n"
         "checkpoint.wait()\nos.kill(os.getpid(), 9)\n"
     )
     trainer.start()
@@ -73,7 +72,7 @@ def test_the_next_generation_loads_what_the_last_one_saved(make: Callable[..., T
 
 
 def test_all_local_ranks_load_the_copy_of_the_first(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    trainer = make("say(told(checkpoint.load()))\ncheckpoint.save(state(7, RANK), step=7)\n")
+    trainer = make("say(reported(checkpoint.load()))\ncheckpoint.save(state(7, RANK), step=7)\n")
     generation(trainer, 2)
     generation(trainer, 2)
     assert said(tmp_path, 0) == said(tmp_path, 1) == [[None], [[7, 70]]]
@@ -83,7 +82,7 @@ def test_sharded_each_rank_loads_its_own_and_only_in_a_world_of_that_size(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
-        "say(told(checkpoint.load(sharded=True)))\n"
+        "say(reported(checkpoint.load(sharded=True)))\n"
         "if WORLD == 2:\n    checkpoint.save(state(7, RANK), step=7, sharded=True)\n"
     )
     for nproc in (2, 2, 1):
@@ -96,7 +95,7 @@ def test_a_damaged_copy_is_reported_and_all_ranks_load_the_older_one(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
-        "say(told(checkpoint.load()))\n"
+        "say(reported(checkpoint.load()))\n"
         "for step in (1, 2):\n    checkpoint.save(state(step), step)\n    checkpoint.wait()\n"
     )
     generation(trainer, 2)
@@ -111,7 +110,7 @@ def test_a_damaged_copy_is_reported_and_all_ranks_load_the_older_one(
 def test_unusable_memory_is_reported_and_a_save_initializes_it(
     make: Callable[..., Trainer], tmp_path: Path, page: bytes
 ) -> None:
-    trainer = make("say(told(checkpoint.load()))\ncheckpoint.save(state(1), 1)\n")
+    trainer = make("say(reported(checkpoint.load()))\ncheckpoint.save(state(1), 1)\n")
     generation(trainer)
     fd = os.open(trainer.volume / arena.NAME, os.O_RDWR)
     os.pwrite(fd, page, 0)
@@ -128,7 +127,7 @@ def test_storage_has_the_save_and_the_newer_of_file_and_memory_is_loaded(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
-        "say(told(checkpoint.load('last.pt')))\n"
+        "say(reported(checkpoint.load('last.pt')))\n"
         "checkpoint.save(state(1), 1, path='last.pt')\ncheckpoint.wait()\ndist.barrier()\n"
         "checkpoint.save(state(2), 2)\ncheckpoint.wait()\n"
         "enclosed = torch.load('last.pt')\nsay(enclosed['step'], enclosed['state']['w'][0].item())\n"
@@ -148,7 +147,7 @@ def test_without_memory_a_save_to_a_path_is_ordinary_and_one_without_a_path_fail
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
-        "say(told(checkpoint.load('last.pt')), tried(lambda: checkpoint.save(state(1), 1)))\n"
+        "say(reported(checkpoint.load('last.pt')), tried(lambda: checkpoint.save(state(1), 1)))\n"
         "checkpoint.save(state(4, RANK), 4, path='last.pt')\n",
         memory=0,
     )
@@ -162,7 +161,7 @@ def test_without_memory_a_save_to_a_path_is_ordinary_and_one_without_a_path_fail
 
 def test_sharded_storage_counts_when_all_its_files_are_there(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
-        "say(told(checkpoint.load('last.pt', sharded=True)))\n"
+        "say(reported(checkpoint.load('last.pt', sharded=True)))\n"
         "for step in (1, 2, 3):\n"
         "    checkpoint.save(state(step, RANK), step, path='last.pt', sharded=True)\n    dist.barrier()\n",
         memory=0,
@@ -238,19 +237,19 @@ def test_a_damaged_or_foreign_file_is_an_error_on_all_ranks_and_no_rank_starts_a
 
 
 def test_a_save_with_a_smaller_step_is_reported_and_skipped(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    """Else one rank would load the first of two states with the same version, and another the second."""
+    """Otherwise one rank would load the first of two states with the same version, and another the second."""
     trainer = make(
-        "say(told(checkpoint.load('last.pt')))\n"
+        "say(reported(checkpoint.load('last.pt')))\n"
         "if os.environ['OUTRIDER_GENERATION'] == '1.1':\n"
         "    checkpoint.save(state(7), 7)\n    checkpoint.save(state(8), 7, path='last.pt')\n"
-        "    checkpoint.save(state(5), 5, path='last.pt')\n    say(told(checkpoint.load('last.pt')))\n"
+        "    checkpoint.save(state(5), 5, path='last.pt')\n    say(reported(checkpoint.load('last.pt')))\n"
         "    checkpoint.wait()\n    dist.barrier()\n    say(torch.load('last.pt')['state']['w'][0].item())\n"
     )
     generation(trainer, 2)
     generation(trainer, 2)
     assert said(tmp_path) == [[None], [[7, 70]], [70.0], [[7, 70]]]
-    told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
-    assert any("the save of step 5 after one of step 7 is skipped" in sentence for sentence in told)
+    reported = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
+    assert any("the save of step 5 after one of step 7 is skipped" in sentence for sentence in reported)
 
 
 def test_ranks_that_request_different_states_get_an_error(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -263,9 +262,9 @@ def test_ranks_that_request_different_states_get_an_error(make: Callable[..., Tr
 def test_a_failed_write_to_storage_is_reported_and_training_continues(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
-    trainer = make("checkpoint.save(state(1), 1, path='/dev/full/last.pt')\ncheckpoint.wait()\nsay('goes on')\n")
+    trainer = make("checkpoint.save(state(1), 1, path='/dev/full/last.pt')\ncheckpoint.wait()\nsay('continues')\n")
     generation(trainer)
-    assert said(tmp_path) == [["goes on"]]
+    assert said(tmp_path) == [["continues"]]
     warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
     assert "step 1 could not be written to /dev/full/last.pt: NotADirectoryError" in warning["sentence"]
 
@@ -286,7 +285,7 @@ def test_a_full_volume_is_reported_and_the_old_file_stays(
 
 def test_saves_that_come_at_once_leave_the_last(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make(
-        "say(told(checkpoint.load('last.pt')))\n"
+        "say(reported(checkpoint.load('last.pt')))\n"
         "for step in range(200):\n    checkpoint.save(state(step), step, path='last.pt')\n"
     )
     generation(trainer)
@@ -322,7 +321,7 @@ def test_during_a_transfer_to_a_partner_further_saves_go_directly_to_storage(
         "checkpoint.save(state(3), 3, sharded=True)\n"
         "checkpoint.save(state(4), 4, sharded=True)\n"
         "checkpoint.save(state(5), 5, path='all', sharded=True)\n"
-        "say(told(checkpoint.load('all', sharded=True)))\n"
+        "say(reported(checkpoint.load('all', sharded=True)))\n"
     )
     trainer.start()
     assert trainer.agent.expect(lambda line: line.get("event") == "remembered" and line["step"] == 2)
@@ -342,7 +341,7 @@ def test_a_copy_that_not_every_rank_has_is_not_loaded_and_does_not_stay(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make(
-        "say(told(checkpoint.load(sharded=True)))\n"
+        "say(reported(checkpoint.load(sharded=True)))\n"
         "last = 2 if RANK else 3\n"
         "for step in range(int(os.environ['TORCHELASTIC_RESTART_COUNT']) * 10 + 1, last + 1):\n"
         "    checkpoint.save(state(step, RANK), step, sharded=True)\n    checkpoint.wait()\n"

@@ -1,4 +1,4 @@
-"""kill -9 at the system calls of a save, one after the other: the last version that counts loads each time.
+"""kill -9 at each system call of a save, one after the other: the last valid version loads each time.
 
 One process with torch imported forks a rank for each kill, as a template does. The rank loads, saves one step in peace,
 and saves the next while strace counts its system calls and kills it at one of them, in whichever thread that is.

@@ -1,4 +1,4 @@
-"""A checkpoint is known by its bytes behind a rename, a link or a copy, and told by the name that it has in the end."""
+"""A checkpoint is identified by its bytes after a rename, a link or a copy, and reported by its final name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WAYS = {
         "done/model.pt",
     ),
 }
-"""Where it is saved, what the script does then, and what it loads."""
+"""(path of the save, what the script does then, path of the load)."""
 UNSEEN = {
     "mv": 'subprocess.run(["mv", "new.tmp", "last.pt"])',
     "cp": 'subprocess.run(["cp", "new.tmp", "last.pt"])',
@@ -78,7 +78,7 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
 
 
 def ran(trainer: Trainer, **options: Any) -> tuple[list[dict[str, Any]], int]:
-    """What was told of its saves, and the step behind which it began."""
+    """The messages about its saves, and the step from which it resumed."""
     already = len(trainer.agent.lines)
     (pid,) = trainer.start(**options)
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
@@ -101,8 +101,8 @@ def test_a_renamed_save_is_reported_by_its_new_name_and_its_load_resumes_its_ste
     trainer = make("exec(os.environ['SAVES'])\n")
     trainer.announced()
     lines, _ = ran(trainer, SAVES=SAVES.format(path=path, then=then))
-    told = [(line["path"], line["step"], line["first"]) for line in lines]
-    assert told == [(f"{tmp_path}/{last}", n, n == 1) for n in (1, 2, 3)]
+    reported = [(line["path"], line["step"], line["first"]) for line in lines]
+    assert reported == [(f"{tmp_path}/{last}", n, n == 1) for n in (1, 2, 3)]
     assert len({line["prints"][0] for line in lines}) == 3
     assert ran(trainer, FOUND=last, prints=prints_of(lines, 100)) == ([], 103)
 
@@ -151,7 +151,7 @@ def test_opening_a_checkpoint_by_other_means_is_seen_and_checking_for_it_is_not(
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     found = read_page(trainer.volume / "progress" / "0")
     assert found is not None
-    assert found.opened, "where the file is not, nobody can say"
+    assert found.opened, "if the file is not here, it counts as opened"
 
 
 OVER = """

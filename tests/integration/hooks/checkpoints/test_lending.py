@@ -1,4 +1,4 @@
-"""What a load lends never changes by itself, whatever is saved over it: real memory, real torch, real forks."""
+"""A lent state never changes by itself, whatever is saved over it: real memory, real torch, real forks."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ def test_a_forked_process_keeps_the_state_loaded_before(tmp_path: Path) -> None:
     rank = memory(tmp_path)
     saved(rank, 10)
     state = loaded(rank, 10)
-    go, told = os.pipe(), os.pipe()
+    go, reported = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         os.read(go[0], 1)
         same = all(set(tensor.numpy().tolist()) == {10 + n} for n, tensor in state.items())  # no OpenMP behind a fork
-        os.write(told[1], b"1" if same else b"0")
+        os.write(reported[1], b"1" if same else b"0")
         os._exit(0)
     for step in (20, 30, 40):
         saved(rank, step)
     os.write(go[1], b"!")
-    assert os.read(told[0], 1) == b"1"
+    assert os.read(reported[0], 1) == b"1"
     os.waitpid(child, 0)
-    for fd in (*go, *told):
+    for fd in (*go, *reported):
         os.close(fd)
 
 

@@ -1,4 +1,4 @@
-"""torch.save and torch.load of a marked path, in real ranks with real torch: the script knows nothing of it."""
+"""torch.save and torch.load of the checkpoint path, in real ranks with real torch and an unchanged script."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_after_a_barrier_every_rank_reads_the_save(make: Callable[..., Trainer],
 
 
 def test_ranks_on_another_member_wait_for_storage(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    """Whose memory has not got it: here it has no memory at all to be given it in."""
+    """Their memory does not have the save: here they have no memory that could receive it."""
     trainer = make(
         "if RANK == 1:\n    mine().copies = lambda: []\n"
         "for step in range(10):\n    if RANK == 0:\n        torch.save(state(step), 'last.pt')\n"
@@ -109,9 +109,9 @@ def tried(way, path):
 
 def compare():
     say([tried(way, "last.pt") for way in ways], [tried(way, "plain.pt") for way in ways])
-    say(told_by_link())
+    say(reported_by_link())
 
-def told_by_link():
+def reported_by_link():
     return torch.load("other.pt", weights_only=False)["w"].tolist()
 """
 
@@ -235,7 +235,7 @@ def test_the_path_may_be_spelled_in_any_way(make: Callable[..., Trainer], tmp_pa
 def test_saves_faster_than_their_replication_do_not_wait_and_none_is_lost(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
-    """Nobody keeps anything here, as where there is no master."""
+    """No member confirms a replica here, as without a master."""
     trainer = make(
         "say(loaded())\nfor step in range(40):\n    torch.save(state(step), 'last.pt')\n    assert loaded() == step\n"
     )

@@ -1,4 +1,4 @@
-"""What lies at a marked path, whoever else reads, moves, cuts or replaces it, and which of file and memory counts."""
+"""The file at the checkpoint path when other programs read, move, truncate or replace it; file or memory is loaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
 
 
 def test_storage_has_the_file_that_torch_would_have_written(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    """The first one is there at once: scripts look whether there is one."""
+    """The first file is written at once, because scripts check whether it exists."""
     generation(
         trainer := make(
             "torch.manual_seed(0)\nnet = torch.nn.Linear(3, 4)\nplain = torch.save\n"
@@ -61,8 +61,8 @@ def test_a_file_of_another_program_is_loaded_and_reported(make: Callable[..., Tr
     generation(trainer)
     generation(trainer)
     assert said(tmp_path) == [[None], [77], [77], [2]], warned(trainer)
-    told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state loaded"]
-    assert f"{tmp_path / 'last.pt'} is loaded from storage: it was written by another program" in told
+    reported = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state loaded"]
+    assert f"{tmp_path / 'last.pt'} is loaded from storage: it was written by another program" in reported
 
 
 def test_a_file_of_another_program_put_there_during_a_save_stays(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_file_newer_than_all_memories_is_loaded(make: Callable[..., Trainer], 
     trainer.start(1, find_port(), OUTRIDER_CHECKPOINT_FROM="1:1.1")
     trainer.agent.expect("exited")
     assert said(tmp_path) == [[None], [2]]
-    told = trainer.agent.expect(lambda line: line.get("word") == "state loaded")["sentence"]
-    assert "is newer than the newest copy in all memories" in told
+    reported = trainer.agent.expect(lambda line: line.get("word") == "state loaded")["sentence"]
+    assert "is newer than the newest copy in all memories" in reported
 
 
 def test_without_a_file_there_is_no_checkpoint_whatever_is_in_memory(
@@ -129,8 +129,8 @@ def test_a_truncated_file_is_replaced_by_the_copy_in_memory(
     os.truncate(tmp_path / "last.pt", size)
     generation(trainer)
     assert said(tmp_path) == [[None], [2]]
-    told = f"{tmp_path / 'last.pt'} is truncated, not by Outrider: save 2 is loaded from memory"
-    assert told in warned(trainer)
+    reported = f"{tmp_path / 'last.pt'} is truncated, not by Outrider: save 2 is loaded from memory"
+    assert reported in warned(trainer)
     assert step_in(tmp_path / "last.pt") == 2
 
 
@@ -177,7 +177,7 @@ def test_copying_renaming_or_removing_the_folder_waits_for_the_last_save(
 def test_the_file_of_an_earlier_job_with_later_generations_is_overwritten_at_once(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
-    """Else its generation would go before all of this job's, and what is in memory alone count for nothing."""
+    """Otherwise its generation would precede all of this job's, and copies in memory would never be loaded."""
 
     path = tmp_path / "last.pt"
     write(40, path)

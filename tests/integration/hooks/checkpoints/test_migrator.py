@@ -1,4 +1,4 @@
-"""`training_hooks.migrator` in real worker processes: which moment is saved, and what a script may get wrong."""
+"""`training_hooks.migrator` in real worker processes: the moment of a save, and the errors of misuse."""
 
 from __future__ import annotations
 

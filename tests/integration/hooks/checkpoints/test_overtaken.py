@@ -1,5 +1,4 @@
-"""A save of a world that is over does not take the place of what a newer generation has saved meanwhile; whoever else
-saves to one path is not disturbed."""
+"""A save of an ended generation does not replace a newer generation's file; other savers are not affected."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ class Slow:
         open("end").close()
         return (str, ("slow",))
 torch.save({"by": "old", "value": Slow() if __import__("sys").argv[1] == "slow" else 0}, "last.pt")
-print("WENT ON", flush=True)
+print("CONTINUED", flush=True)
 """
 QUICK = 'import torch\ntorch.save({"by": "other"}, "last.pt")\n'
 
@@ -87,9 +86,9 @@ def test_only_a_newer_generations_file_survives_an_older_save(
     (marks / "end").open("w").close()
     ended(old)
     assert saved_by(marks) == stays
-    assert "WENT ON" in old.read()
-    told = [line["sentence"] for line in old.agent.lines if line.get("word") == "overtaken"]
-    assert len(told) == (stays == "other")
+    assert "CONTINUED" in old.read()
+    reported = [line["sentence"] for line in old.agent.lines if line.get("word") == "overtaken"]
+    assert len(reported) == (stays == "other")
     assert not list(marks.glob(".outrider-*"))
     finished = [line for line in old.agent.lines if line.get("event") in ("saved", "first")]
     assert len(finished) == (stays == "old")
@@ -107,7 +106,7 @@ def test_an_older_or_foreign_file_refuses_no_save(marks: Path, monkeypatch: pyte
     path = marks / "last.pt"
     monkeypatch.setenv("OUTRIDER_JOB", "a/b")
     put(path, Save(str(path), 9))
-    Save(str(path), 2).check()  # a job of this name that was deleted and made anew
+    Save(str(path), 2).check()  # a job of this name that was deleted and created again
     save = Save(str(path), 2)
     put(path, None)
     save.check()

@@ -1,4 +1,4 @@
-"""A job of which no save is known: a read, before the first step, of what was written in training may be a load."""
+"""Without a known save, a read before the first step of a file written in training may be a load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def step():
     weight.grad = torch.ones(2); optimizer.step()
 exec(os.environ["BEFORE"])
 step()
-assert type(open) is type(len) and io.open is open, "it is put back at the first step"
+assert type(open) is type(len) and io.open is open, "`open` is restored at the first step"
 exec(os.environ["BEHIND"])
 """
 SAVED = "pickle.dump(1, open('state.pkl', 'wb')); torch.save(1, io.BytesIO()); open('run.log', 'w').write('x')"

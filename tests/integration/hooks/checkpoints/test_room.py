@@ -1,5 +1,7 @@
-"""A save on a disk that has no room for two files, in a real worker process and on a real file system of 10 MB: nothing
-that was there is lost, and what fits over the old file is saved."""
+"""Saves on a disk without room for two files lose no old file, and a file that fits in place is saved.
+
+They run in a real worker process and on a real file system of 10 MB.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,15 @@ def say(warm: Warm, tmp_path: Path) -> Callable[..., Said]:
 
 
 def said(warm: Warm, folder: Path, body: str, **variables: str) -> Said:
-    """The lines of a script that saves, and what the hooks have told beside them."""
+    """The output of a script that saves, and the messages of the hooks."""
     (folder / "train.py").write_text(SAVING + body)
     trainer = Trainer(folder, "train.py", warm=warm, **variables)
     try:
         trainer.announced()
         trainer.start()
         assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
-        told = [line for line in trainer.agent.lines if line.get("event") == "data"]
-        return [line.split() for line in trainer.read().splitlines() if "ED " in line], told
+        reported = [line for line in trainer.agent.lines if line.get("event") == "data"]
+        return [line.split() for line in trainer.read().splitlines() if "ED " in line], reported
     finally:
         trainer.close()
 
@@ -72,12 +74,12 @@ def loaded(path: Path) -> int:
 
 @pytest.mark.slow
 def test_a_disk_that_has_room_for_one_file_keeps_every_save(say: Callable[..., Said], small: Path) -> None:
-    lines, told = say(f"for step in (1, 2, 3):\n    save(6, {str(small / 'last.pt')!r})\n")
+    lines, reported = say(f"for step in (1, 2, 3):\n    save(6, {str(small / 'last.pt')!r})\n")
     assert [line[0] for line in lines] == ["SAVED"] * 3
     assert loaded(small / "last.pt") == 3
     assert os.listdir(small) == ["last.pt"]
-    assert [(line["word"], line["warning"]) for line in told] == [("not atomic", True)]
-    assert "No space left on device" in told[0]["sentence"]
+    assert [(line["word"], line["warning"]) for line in reported] == [("not atomic", True)]
+    assert "No space left on device" in reported[0]["sentence"]
 
 
 @pytest.mark.slow
@@ -85,23 +87,23 @@ def test_a_save_that_does_not_fit_raises_in_the_script_and_the_old_file_stays(
     say: Callable[..., Said], small: Path
 ) -> None:
     path = str(small / "last.pt")
-    lines, told = say(f"step = 1; save(4, {path!r})\nstep = 2; save(12, {path!r})\n")
+    lines, reported = say(f"step = 1; save(4, {path!r})\nstep = 2; save(12, {path!r})\n")
     assert lines == [["SAVED", "1", "4"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
-    assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
-    assert "was not saved at step 0: No space left on device (" in told[0]["sentence"]
-    assert "of its 10 MiB are free)" in told[0]["sentence"]
+    assert (os.listdir(small), [line["word"] for line in reported]) == (["last.pt"], ["no room"])
+    assert "was not saved at step 0: No space left on device (" in reported[0]["sentence"]
+    assert "of its 10 MiB are free)" in reported[0]["sentence"]
 
 
 @pytest.mark.slow
 def test_a_job_that_requires_atomic_saves_keeps_the_old_file(say: Callable[..., Said], small: Path) -> None:
     path = str(small / "last.pt")
-    lines, told = say(f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
+    lines, reported = say(f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
     assert lines == [["SAVED", "1", "6"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
-    assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
-    assert "was not saved at step 0: No space left on device (" in told[0]["sentence"]
-    assert "of its 10 MiB are free)" in told[0]["sentence"]
+    assert (os.listdir(small), [line["word"] for line in reported]) == (["last.pt"], ["no room"])
+    assert "was not saved at step 0: No space left on device (" in reported[0]["sentence"]
+    assert "of its 10 MiB are free)" in reported[0]["sentence"]
 
 
 @pytest.mark.slow
@@ -114,10 +116,10 @@ step = 2; save(4, {path!r})
 os.unlink({ballast!r})
 step = 3; save(4, {path!r})
 """
-    lines, told = say(body)
+    lines, reported = say(body)
     assert [line[0] for line in lines] == ["SAVED"] * 3
     assert loaded(small / "last.pt") == 3
-    assert [line["word"] for line in told] == ["not atomic", "atomic"]
+    assert [line["word"] for line in reported] == ["not atomic", "atomic"]
 
 
 def written(path: str, length: int, fails: OSError | None = None) -> None:
@@ -130,7 +132,7 @@ def written(path: str, length: int, fails: OSError | None = None) -> None:
 
 @pytest.mark.parametrize(("number", "goes"), [(errno.ENOSPC, True), (errno.EDQUOT, False)])
 def test_on_a_quota_no_save_overwrites_the_old_file(tmp_path: Path, watched: Any, number: int, goes: bool) -> None:
-    """There is no file system with quotas here: the kernel's answer is put in."""
+    """No file system with quotas is available here: the kernel's error is simulated."""
     path = tmp_path / "last.pt"
     path.write_bytes(b"old" * 1000)
     failure = OSError(number, os.strerror(number))

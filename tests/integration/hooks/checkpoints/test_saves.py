@@ -1,4 +1,4 @@
-"""Whole saves in a real worker process: kill -9 at any moment leaves a file that loads, and nothing beside it."""
+"""Atomic saves in a real worker process: kill -9 at any moment leaves a file that loads, and nothing beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from training_hooks.checkpoints import atomic_write
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 KILLS = 5
-"""Within a save; others are killed between two of them."""
+"""Number of kills within a save; others come between two saves."""
 SAVING = """
 import os, sys, torch
 torch.set_num_threads(1)  # else most of its time would go into waiting for a second thread, not into saves
@@ -193,10 +193,10 @@ torch.save(weight, "last.pt"); torch.save(weight, "last.pt")
     trainer.agent.expect("exited")
     trainer.stop()
     lines = [line for line in trainer.agent.lines if line.get("event") == "saved"]
-    told = [(line["path"], line["step"]) for line in lines if not line["first"]]
+    reported = [(line["path"], line["step"]) for line in lines if not line["first"]]
     here = str(tmp_path)
     assert [line["path"] for line in lines if line["first"]] == [f"{here}/{it}.pt" for it in ("step_0", "once", "last")]
-    assert told == [(f"{here}/step_{n}.pt", n + 1) for n in (1, 2, 3)] + [(f"{here}/last.pt", 4)]
+    assert reported == [(f"{here}/step_{n}.pt", n + 1) for n in (1, 2, 3)] + [(f"{here}/last.pt", 4)]
     (pid,) = trainer.start(saves=[[f"{here}/last.pt", 104]])
     trainer.agent.expect("exited")
     reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
@@ -232,34 +232,33 @@ save_file({"weight": weight.detach()}, "model.safetensors")
 """
 
 
-def told_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int]], tuple[int, int]]:
-    """What a first generation tells of its saves, and (base, step) of the next, which was told that `loaded` is of step
-    104."""
+def reported_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int]], tuple[int, int]]:
+    """The saves that a first generation reports, and (base, step) of the next one, for which `loaded` has step 104."""
     trainer.announced()
     trainer.start()
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     trainer.stop()
     saved = [line for line in trainer.agent.lines if line.get("event") == "saved"]
-    told = [(os.path.relpath(line["path"], trainer.folder), line["step"]) for line in saved]
+    reported = [(os.path.relpath(line["path"], trainer.folder), line["step"]) for line in saved]
     (pid,) = trainer.start(saves=[[str(trainer.folder / loaded), 104]])
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     assert reading is not None
-    return told, (reading.base, reading.step)
+    return reported, (reading.base, reading.step)
 
 
 def test_distributed_checkpoints_are_reported_when_their_folder_is_complete(make: Callable[..., Trainer]) -> None:
-    told, resumed = told_and_resumed(make(STEPPING + FOLDERS), "dcp/a")
-    assert told[0] == ("dcp/a", 2)
-    assert ("dcp/b", 3) in told[1:]  # told with the next step; dcp/c, which a thread saves, when it is there
-    assert sorted(path for path, _ in told[1:]) == ["dcp/b", "dcp/c"]
+    reported, resumed = reported_and_resumed(make(STEPPING + FOLDERS), "dcp/a")
+    assert reported[0] == ("dcp/a", 2)
+    assert ("dcp/b", 3) in reported[1:]  # reported with the next step; dcp/c, which a thread saves, when it is there
+    assert sorted(path for path, _ in reported[1:]) == ["dcp/b", "dcp/c"]
     assert resumed == (104, 108)
 
 
 def test_a_safetensors_file_is_a_checkpoint_the_first_time(make: Callable[..., Trainer]) -> None:
     pytest.importorskip("safetensors")
-    told, resumed = told_and_resumed(make(STEPPING + TENSORS), "model.safetensors")
-    assert (told, resumed) == ([("model.safetensors", 2)], (104, 106))
+    reported, resumed = reported_and_resumed(make(STEPPING + TENSORS), "model.safetensors")
+    assert (reported, resumed) == ([("model.safetensors", 2)], (104, 106))
 
 
 HALF = """

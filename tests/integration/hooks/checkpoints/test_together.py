@@ -1,4 +1,4 @@
-"""Several files of one checkpoint: when they are told, and as what."""
+"""Several files of one checkpoint: when and how they are reported."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def up(watched: Any) -> Iterator[worker_channel.Channel]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time alone ends no checkpoint."""
+    """No checkpoint ends by time alone."""
     monkeypatch.setattr(save_group, "PAUSE", 600.0)
 
 
-def told(up: worker_channel.Channel) -> list[str]:
+def reported(up: worker_channel.Channel) -> list[str]:
     found = []
     while (message := up.hear()) is not None:
         found.append(message["saved"])
@@ -51,17 +51,17 @@ def test_files_saved_one_after_another_are_reported_at_the_next_step_and_a_stop_
     count, optimizer = step_counter.hook(watched), Optimizer()
     count(optimizer, (), {})
     save(watched, "/x/model.pt")
-    assert (told(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
+    assert (reported(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
     save(watched, "/x/optimizer.pt")
-    assert (told(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
+    assert (reported(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
     count(optimizer, (), {})
-    assert (told(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], progress_page.STEP)
+    assert (reported(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], progress_page.STEP)
     assert (reading(watched).saves, reading(watched).step) == (2, 2)
 
 
 @pytest.mark.usefixtures("patient")
 def test_after_a_save_the_page_shows_the_phase_before_it(watched: Any, up: worker_channel.Channel) -> None:
-    """Also while its hooks cannot say that no more is saved: something holds the GIL, or it is stopped."""
+    """Also while its hooks cannot report the end of the save: the GIL is held, or the process is stopped."""
 
     def seen() -> set[str]:
         found = read_page(Path(watched.volume) / "progress" / "0")
@@ -87,7 +87,7 @@ def test_after_a_save_the_page_shows_the_phase_before_it(watched: Any, up: worke
 def test_a_last_save_is_reported_after_a_pause(watched: Any, up: worker_channel.Channel) -> None:
     save(watched, "/x/model.pt")
     found: list[str] = []
-    wait_until(lambda: found.extend(told(up)) or found, "the save")
+    wait_until(lambda: found.extend(reported(up)) or found, "the save")
     assert found == ["/x/model.pt"]
     wait_until(lambda: reading(watched).phase == progress_page.INIT, "the phase from before")
 
@@ -96,7 +96,7 @@ def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up:
     for _ in range(2):
         save(watched, "/x/model.pt")
         save(watched, "/x/optimizer.pt")
-    assert told(up) == ["/x/model.pt", "/x/optimizer.pt"]
+    assert reported(up) == ["/x/model.pt", "/x/optimizer.pt"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -112,7 +112,7 @@ def test_a_folder_that_one_call_fills_is_reported_as_one_unless_the_call_failed(
         watched.together.as_one(already, is_whole)
         watched.end_save(is_whole, alone=False)
     watched.together.passed()
-    assert told(up) == ["/x/before.pt", "/x/step-3"]
+    assert reported(up) == ["/x/before.pt", "/x/step-3"]
 
 
 def test_a_file_of_a_reported_folder_gives_the_step_to_resume(watched: Any) -> None:

@@ -1,4 +1,4 @@
-"""All ranks begin at one position or none does, over a real store of torch's."""
+"""All ranks begin at one position or none does, over a real torch store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION = {"epoch": 0, "consumed": 48}
 
 
 def agreed(offers: dict[int, Any], world: int, patience: float = 60.0) -> list[tuple[Any, str]]:
-    """What each of these ranks is told; all of them ask at once."""
+    """The result of each of these ranks; all of them ask at once."""
     from datetime import timedelta
 
     import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Positions in one real worker process: what is recorded with a checkpoint, and what a load does with it."""
+"""Positions in one real worker process: how checkpoints record them, and how loads use them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Worker:
         self.trainer.announced()
 
     def run(self, **env: str) -> list[dict[str, Any]]:
-        """One generation to its end; what it told of its data."""
+        """Runs one generation to its end; returns its messages about data."""
         self.trainer.agent.lines.clear()
         number = self.trainer.number + 1
         self.trainer.start(**({"OUTRIDER_ELASTIC_DATA": "1", "OUTRIDER_GENERATION": f"1.{number}"} | env))
@@ -97,13 +97,13 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         each.trainer.close()
 
 
-def words(told: list[dict[str, Any]]) -> list[str]:
-    return [line["word"] for line in told]
+def words(reported: list[dict[str, Any]]) -> list[str]:
+    return [line["word"] for line in reported]
 
 
-def assert_goes_on(worker: Worker, told: list[dict[str, Any]], done: int = 20) -> None:
-    assert words(told) == ["loaded"]
-    assert told[0]["detail"] == {"epoch": 0, "done": done, "length": 103, "left": 103 - done, "world_before": 1,
+def assert_goes_on(worker: Worker, reported: list[dict[str, Any]], done: int = 20) -> None:
+    assert words(reported) == ["loaded"]
+    assert reported[0]["detail"] == {"epoch": 0, "done": done, "length": 103, "left": 103 - done, "world_before": 1,
                                  "world": 1}  # fmt: skip
     assert sorted(worker.seen(1)[:done] + worker.seen(2)) == list(range(103))
 
@@ -142,10 +142,10 @@ if FIRST:
         OUTRIDER_CHECKPOINT_MEMORY=memory,
     )
     worker.run()
-    told = worker.run()
-    assert words(told) == ["state loaded", "loaded"]
-    assert ("memory" in told[0]["sentence"]) == bool(memory)
-    assert_goes_on(worker, told[1:])
+    reported = worker.run()
+    assert words(reported) == ["state loaded", "loaded"]
+    assert ("memory" in reported[0]["sentence"]) == bool(memory)
+    assert_goes_on(worker, reported[1:])
     reading = progress_page.read(rank_files.page_path(str(worker.trainer.volume), 0))
     assert (reading.base, reading.step) == (5, 5 + 21)
 
@@ -203,8 +203,8 @@ else:
     train(batches)
 """)
     assert worker.run() == []
-    told = worker.run()
-    assert_goes_on(worker, told)
+    reported = worker.run()
+    assert_goes_on(worker, reported)
     assert len(worker.seen(2, "val")) == (103 if "an evaluation" in what else 0)
 
 
@@ -294,10 +294,10 @@ load(); sampler, batches = loader() if FIRST else loader({options})
 train(reading := iter(batches), 5 if FIRST else None); save()
 """)
     worker.run()
-    told = worker.run()
-    assert words(told) == ["ignored"]
-    assert said in told[0]["sentence"]
-    assert str(worker.folder / ".ckpt.pt.position.json") in told[0]["sentence"]
+    reported = worker.run()
+    assert words(reported) == ["ignored"]
+    assert said in reported[0]["sentence"]
+    assert str(worker.folder / ".ckpt.pt.position.json") in reported[0]["sentence"]
     assert len(set(worker.seen(2))) == len(worker.seen(2)) >= 100
 
 
@@ -307,19 +307,19 @@ def test_an_unreadable_file_is_reported_by_its_name(make: Callable[[str], Worker
     worker.run()
     file = worker.folder / ".ckpt.pt.position.json"
     file.write_bytes(content)
-    told = worker.run()
-    assert words(told) == ["ignored"]
-    assert told[0]["warning"]
-    assert str(file) in told[0]["sentence"]
+    reported = worker.run()
+    assert words(reported) == ["ignored"]
+    assert reported[0]["warning"]
+    assert str(file) in reported[0]["sentence"]
     assert len(worker.seen(2)) == 103
 
 
 def test_a_failed_write_of_the_position_does_not_affect_the_save(make: Callable[[str], Worker]) -> None:
     long = "c" * 245
     worker = make(f"sampler, batches = loader()\ntrain(reading := iter(batches), 5); save({long!r})\n")
-    told = worker.run()
-    assert words(told) == ["not written"]
-    assert "File name too long" in told[0]["sentence"]
+    reported = worker.run()
+    assert words(reported) == ["not written"]
+    assert "File name too long" in reported[0]["sentence"]
     assert (worker.folder / long).stat().st_size > 0
     assert not [name for name in os.listdir(worker.folder) if name.startswith(".")]
 
@@ -354,9 +354,9 @@ try:
 finally:
     subprocess.run(["umount", "full"], check=True)
 """)
-    told = worker.run()
-    assert words(told) == ["not written"], told
-    assert "No space left on device" in told[0]["sentence"]
+    reported = worker.run()
+    assert words(reported) == ["not written"], reported
+    assert "No space left on device" in reported[0]["sentence"]
 
 
 def test_an_unsupported_loader_is_not_changed_and_reported(make: Callable[[str], Worker]) -> None:
@@ -373,9 +373,9 @@ train(DataLoader(Stream(), batch_size=4), name="stream")
 train(DataLoader(data, batch_size=4, shuffle=False), name="plain")
 save()
 """)
-    told = worker.run()
-    assert words(told) == ["not elastic"] * 3
-    assert [part for line in told for part in ("Own orders", "IterableDataset", "SequentialSampler")
+    reported = worker.run()
+    assert words(reported) == ["not elastic"] * 3
+    assert [part for line in reported for part in ("Own orders", "IterableDataset", "SequentialSampler")
             if part in line["sentence"]] == ["Own orders", "IterableDataset", "SequentialSampler"]  # fmt: skip
     assert worker.seen(1) == list(reversed(range(103)))
     assert worker.seen(1, "plain") == list(range(103))
@@ -392,9 +392,9 @@ data = Numbers()
 unused = DataLoader(data, batch_size=4, shuffle=True)
 train(DataLoader(data, batch_sampler=Shard(torch.utils.data.SequentialSampler(data), 4, False)))
 """)
-    told = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="2")
-    assert words(told) == ["not kept", "not elastic"], told
-    assert all("split_batches=True" in line["sentence"] for line in told)
+    reported = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="2")
+    assert words(reported) == ["not kept", "not elastic"], reported
+    assert all("split_batches=True" in line["sentence"] for line in reported)
 
 
 def test_two_equal_samplers_keep_their_own_positions(make: Callable[[str], Worker]) -> None:
@@ -405,17 +405,17 @@ train(second := iter(two), 3 if FIRST else None, name="two")
 save()
 """)
     worker.run()
-    told = worker.run()
-    assert [line["detail"]["done"] for line in told] == [20, 12]
+    reported = worker.run()
+    assert [line["detail"]["done"] for line in reported] == [20, 12]
     assert (len(worker.seen(2, "one")), len(worker.seen(2, "two"))) == (83, 91)
 
 
 def test_without_the_flag_no_file_is_written_and_repeated_samples_are_reported(make: Callable[[str], Worker]) -> None:
     worker = make(SHORT)
     worker.run(OUTRIDER_ELASTIC_DATA="0")
-    told = worker.run(OUTRIDER_ELASTIC_DATA="0")
-    assert words(told) == ["repeated"]
-    assert told[0]["detail"] == {"epoch": 0, "samples": 20}
+    reported = worker.run(OUTRIDER_ELASTIC_DATA="0")
+    assert words(reported) == ["repeated"]
+    assert reported[0]["detail"] == {"epoch": 0, "samples": 20}
     assert len(worker.seen(2)) == 103
     assert not [name for name in os.listdir(worker.folder) if name.startswith(".")]
 
@@ -424,7 +424,7 @@ def test_without_the_flag_no_file_is_written_and_repeated_samples_are_reported(m
 def test_samples_that_a_script_skips_itself_do_not_count_as_repeated(
     make: Callable[[str], Worker], skipped: int, again: list[int]
 ) -> None:
-    """It takes their batches without a step on them; those of a batch that it cannot cut are repeated."""
+    """The script takes their batches without a step; samples of a batch that it cannot cut are repeated."""
     worker = make(f"""
 load(); _, batches = loader()
 reading = iter(batches)
@@ -434,8 +434,8 @@ train(reading, 5)
 save()
 """)
     worker.run(OUTRIDER_ELASTIC_DATA="0")
-    told = worker.run(OUTRIDER_ELASTIC_DATA="0")
-    assert [line["detail"]["samples"] for line in told] == again
+    reported = worker.run(OUTRIDER_ELASTIC_DATA="0")
+    assert [line["detail"]["samples"] for line in reported] == again
 
 
 def test_a_script_that_adapts_its_own_batch_size_is_reported(make: Callable[[str], Worker]) -> None:
@@ -446,10 +446,10 @@ batches = DataLoader(data, batch_size=4 if FIRST else 5, sampler=DistributedSamp
 train(reading := iter(batches), 5 if FIRST else None); save()
 """)
     assert worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1") == []
-    told = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1")
-    assert words(told) == ["loaded", "not kept"]
-    assert "the script's batch size is 5, but was 4" in told[1]["sentence"]
-    assert told[1]["warning"]
+    reported = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1")
+    assert words(reported) == ["loaded", "not kept"]
+    assert "the script's batch size is 5, but was 4" in reported[1]["sentence"]
+    assert reported[1]["warning"]
 
 
 def test_a_script_may_import_the_sampler_that_keeps_its_own_position(make: Callable[[str], Worker]) -> None:

@@ -49,7 +49,7 @@ def some(world, steps, state=None, workers=0):
 
 @pytest.fixture
 def python(warm: Warm, tmp_path: Path) -> Python:
-    """What a script prints, in a Python that has the package by its installation alone."""
+    """Runs a script in a Python that has the installed package only; returns its output."""
 
     def run(text: str) -> str:
         (tmp_path / "train.py").write_text(BEGIN + text)

@@ -1,4 +1,4 @@
-"""A rank gives the GIL away until gloo's threads rest, before its group ends; nobody else waits for anything."""
+"""A rank sleeps without the GIL until gloo's threads rest, before its group ends; other processes do not wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PR_SET_NAME = 15
 
 
 def at(state: str, *switches: int) -> Look:
-    """What is seen of one thread."""
+    """The observed state of one thread."""
     return {"7": (state, (str(switches[0]), str(switches[1])))}
 
 
@@ -67,15 +67,15 @@ def test_a_thread_is_known_by_its_name() -> None:
 
 
 class Torch:
-    """What torch.distributed.distributed_c10d is to it, and what happened in which order."""
+    """Stands for torch.distributed.distributed_c10d, and records the order of calls."""
 
     def __init__(self, worker: object, pause: Callable[[], object] | None = None) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
         self.at_exit: list[Callable[[], None]] = []
-        gloo_shutdown.wrap(lambda: worker, self, pause or (lambda: self.told.append("rest")), self.at_exit.append)
+        gloo_shutdown.wrap(lambda: worker, self, pause or (lambda: self.reported.append("rest")), self.at_exit.append)
 
     def destroy_process_group(self, group: object = None) -> str:
-        self.told.append(group)
+        self.reported.append(group)
         if group == "wrong":
             raise ValueError(group)
         return "destroyed"
@@ -86,14 +86,14 @@ def test_a_worker_waits_before_it_destroys_a_group_and_before_it_ends() -> None:
     assert torch.destroy_process_group("one") == "destroyed"
     (leave,) = torch.at_exit
     leave()
-    assert torch.told == ["rest", "one", "rest"]
+    assert torch.reported == ["rest", "one", "rest"]
 
 
 def test_a_process_that_is_not_a_worker_does_not_wait() -> None:
     torch = Torch(worker=None)
     assert torch.destroy_process_group() == "destroyed"
     torch.at_exit[0]()
-    assert torch.told == [None]
+    assert torch.reported == [None]
 
 
 def test_arguments_and_errors_pass_through_and_its_own_errors_do_not() -> None:
@@ -105,7 +105,7 @@ def test_arguments_and_errors_pass_through_and_its_own_errors_do_not() -> None:
     with pytest.raises(ValueError, match="wrong"):
         torch.destroy_process_group("wrong")
     torch.at_exit[0]()
-    assert torch.told == ["one", "wrong"]
+    assert torch.reported == ["one", "wrong"]
     assert torch.destroy_process_group.__name__ == "destroy_process_group"
 
 

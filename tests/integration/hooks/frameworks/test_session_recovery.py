@@ -71,7 +71,7 @@ finally:
 
 @pytest.mark.tensorflow
 def test_a_new_session_is_created_while_the_old_close_still_waits() -> None:
-    """The ps is stopped until the next session is asked for: without that it would be waited for, for ever."""
+    """The ps is stopped until the next session is requested; otherwise the wait would never end."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)
     assert "sessions 2 closed True" in done.stdout, done.stderr[-3000:]
 
@@ -83,7 +83,7 @@ def listening(port: int = 0) -> Iterator[int]:
 
 
 class Session:
-    """Its close waits until it is told to end."""
+    """A session whose close waits until the test ends it."""
 
     def __init__(self) -> None:
         self.may_end = threading.Event()
@@ -117,7 +117,7 @@ def watching() -> bool:
 
 
 def is_stuck(watched: Any) -> bool:
-    """As a sidecar reads it."""
+    """The value as a sidecar reads it."""
     found = read_page(Path(watched.volume) / "progress" / "0")
     assert found is not None
     return found.is_stuck
@@ -136,7 +136,7 @@ def test_a_close_that_waits_although_all_servers_listen_is_reported_until_it_end
         session = lose()
         wait_until(lambda: is_stuck(watched), "that it is stuck")
         session.may_end.set()
-        wait_until(lambda: not is_stuck(watched), "that it can go on")
+        wait_until(lambda: not is_stuck(watched), "that it can continue")
 
 
 @pytest.mark.parametrize("lacks", ["ps", "chief"])

@@ -1,4 +1,4 @@
-"""How ranks that look for TF_CONFIG meet: real sockets, a real rank's process, and strangers."""
+"""How ranks that read TF_CONFIG connect: real sockets, a real rank's process, and foreign connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environment(rank: int, world: int, port: int, address: str = "127.0.0.1") ->
 
 
 def says(port: int, data: bytes) -> bytes:
-    """What rank 0 answers to these bytes; as soon as it listens."""
+    """Rank 0's answer to these bytes, as soon as it listens."""
     until = time.monotonic() + DEADLINE
     while True:
         try:
@@ -40,7 +40,7 @@ def says(port: int, data: bytes) -> bytes:
 
 
 def meets(environ: dict[str, str]) -> Future[list[str]]:
-    """In a thread that ends with the process: one that nobody answers keeps a test that has failed from nothing."""
+    """Runs in a thread that ends with the process, so that a failed test does not wait for it."""
     found: Future[list[str]] = Future()
     place = tf_config.Place(environ)
     threading.Thread(target=lambda: found.set_result(tf_config.meet(place)), daemon=True).start()
@@ -61,7 +61,7 @@ def test_every_rank_gets_all_addresses_in_any_order_of_arrival(world: int) -> No
 
 
 def test_a_connection_with_another_message_is_ignored_and_blocks_no_rank() -> None:
-    """Who says too much is cut off: depending on when, that is a reset, or a socket that is connected no more."""
+    """A connection that sends too much is closed: depending on the moment that is a reset or a closed socket."""
     port = find_port()
     first = meets(environment(0, 2, port))
     for data in (b"", b"GET / HTTP/1.1\n", b"x" * 5000, b"[]\n", b'{"generation": "1.2", "rank": "1"}\n',
@@ -93,7 +93,7 @@ LOOK = "print(os.environ.get('TF_CONFIG'), 'TF_CONFIG' in os.environ, os.environ
 
 
 def rank(script: str, **changes: str) -> str:
-    """What the one rank of a world prints."""
+    """The output of a single rank."""
     given = {**os.environ, **environment(0, 1, find_port()), **changes}
     done = subprocess.run(
         [sys.executable, "-c", RANK + script], env=given, cwd=Path(__file__).parents[4], capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""A trainer to which no sidecar comes: its script runs as without us, and one line says so."""
+"""Without a sidecar a trainer's script runs as without Outrider, and one line reports it."""
 
 from __future__ import annotations
 

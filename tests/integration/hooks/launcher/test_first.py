@@ -26,7 +26,7 @@ class Pod:
 
     def __init__(self, folder: Path, *first: str) -> None:
         self.folder = folder
-        for name in ("torch", "torch/distributed"):  # what makes a script a trainer; it need not train
+        for name in ("torch", "torch/distributed"):  # these imports make a script a trainer; it need not train
             (folder / name).mkdir()
             (folder / name / "__init__.py").write_text("")
         (folder / "health.py").write_text(PROBE)
@@ -48,7 +48,7 @@ class Pod:
         return process
 
     def inside(self) -> int:
-        """The first process, as it is called out here."""
+        """The pid of the first process outside of the namespace."""
         children = Path(f"/proc/{self.first.pid}/task/{self.first.pid}/children")
         wait_until(lambda: children.read_text().split(), "the first process")
         return int(children.read_text().split()[0])
@@ -106,7 +106,7 @@ def test_a_script_that_the_containers_shell_starts_is_the_template(pod: type[Pod
 
 @pytest.mark.xdist_group("cgroup")
 def test_in_a_pid_namespace_of_two_containers_each_has_a_first_process(cgroup: Path, pod: type[Pod]) -> None:
-    """The first is the pod's pause; nobody in the namespace has started the trainer, or what is executed beside it."""
+    """The first is the pod's pause process; trainer and executed commands have no parent in the namespace."""
     shared = pod("sleep", "1000")  # type: ignore[call-arg, arg-type]
     trainer = shared.executed(sys.executable, "train.py", cgroup=cgroup)
     assert shared.agent.accept()["what"] == "template"

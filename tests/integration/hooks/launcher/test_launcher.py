@@ -1,4 +1,4 @@
-"""Commands that are no Python script: restarted each generation by the launcher, in place."""
+"""Commands that are not Python scripts: the launcher restarts them in place in each generation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_command_runs_once_per_local_rank_on_request(container: Container) -> 
 
 
 def test_a_launcher_of_its_own_runs_once_per_member_and_its_ranks_end_with_it(container: Container) -> None:
-    """DeepSpeed's way: one parent that starts the ranks, each in a session of its own."""
+    """As in DeepSpeed, one parent starts the ranks, each in its own session."""
     container.listen()
     script(container, PARENT, "deepspeed")
     container.run(str(container.folder / "deepspeed"), "train.py")
@@ -231,7 +231,7 @@ def test_outside_a_member_the_command_runs_as_without_the_launcher(container: Co
 
 
 def bare_image(folder: Path) -> list[str]:
-    """The start of a command inside an image that holds a shell and nothing else."""
+    """Prepares the start of a command inside an image that has only a shell."""
     root = folder / "root"
     needed = re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True).stdout)
     for path in ["/bin/sh", *needed]:
@@ -253,7 +253,7 @@ def test_in_an_image_without_python_the_command_runs_unchanged_and_one_line_repo
         except FileNotFoundError as missing:
             pytest.skip(f"{missing.filename} is not here")
         if done.returncode == 125 or "Operation not permitted" in done.stderr:
-            pytest.skip("this machine lets nobody chroot")
+            pytest.skip("chroot is not permitted on this machine")
         assert "no python3" in done.stderr
         if command[0] == "python":
             assert done.returncode == 127

@@ -1,4 +1,4 @@
-"""Python ranks below a program that is none: counted, asked where they are, and let finish a save."""
+"""Python ranks below a program that is not Python: counted, asked for their stacks, and allowed to finish a save."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def asked(container: Container, hello: dict[str, Any], what: str, order: int) ->
 
 
 def stopped_there(rows: list[dict[str, Any]], waiting: str) -> list[dict[str, Any]] | None:
-    """The rows, once rank 0 is in its collective and rank 1 where it waits."""
+    """The rows, once rank 0 is in its collective and rank 1 waits."""
     return rows if "all_reduce" in rows[0]["stack"] and waiting in rows[1]["stack"] else None
 
 

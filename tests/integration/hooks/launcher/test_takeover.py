@@ -1,4 +1,4 @@
-"""torchrun and its forms, taken over: the script is asked what it sees, and must see what torchrun would show it."""
+"""torchrun and its forms are replaced: the script sees the same as under torchrun."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if "quick" not in sys.argv: time.sleep(600)
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Container]:
-    """A container whose sidecar never comes."""
+    """A container without a sidecar."""
     made = Container(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "torch").mkdir()
@@ -160,7 +160,7 @@ threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
 def test_a_process_that_cannot_be_forked_is_run_again_for_each_rank(
     container: Container, command: list[str], arguments: list[list[str]]
 ) -> None:
-    """A sitecustomize of the user's that leaves a thread behind, as tracers do."""
+    """The user's sitecustomize starts a thread that stays, as tracers do."""
     mine = container.folder / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text(THREADED)

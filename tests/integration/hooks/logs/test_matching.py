@@ -1,4 +1,4 @@
-"""Lines of the ranks' output are searched for patterns beside the trainer: by a real reader and a real matcher."""
+"""A real reader and a real matcher search the ranks' output for patterns beside the trainer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def wait(name):
 
 
 class Stage:
-    """A process that owns an outlet, and what its matcher tells."""
+    """A process that owns an outlet, and the messages of its matcher."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.told = folder, Channel(str(folder), "up")
+        self.folder, self.reported = folder, Channel(str(folder), "up")
         self.running: subprocess.Popen[bytes] | None = None
 
     def play(self, *patterns: str, script: str, **variables: str) -> subprocess.Popen[bytes]:
@@ -42,21 +42,21 @@ class Stage:
         return self.running
 
     def output(self, *patterns: str, script: str, **variables: str) -> bytes:
-        """All that it writes, to the end."""
+        """The whole output."""
         out, err = self.play(*patterns, script=script, **variables).communicate(timeout=PATIENCE)
         assert self.running is not None
         assert self.running.returncode == 0, err
         return out
 
     def hear(self) -> dict[str, Any]:
-        ready, _, _ = select.select([self.told], [], [], PATIENCE)
-        assert ready, "the matcher has told nothing"
-        heard = self.told.hear()
+        ready, _, _ = select.select([self.reported], [], [], PATIENCE)
+        assert ready, "the matcher has reported nothing"
+        heard = self.reported.hear()
         assert heard is not None
         return dict(heard)
 
     def heard(self) -> list[dict[str, Any]]:
-        return list(iter(self.told.hear, None))
+        return list(iter(self.reported.hear, None))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     if made.running is not None and made.running.poll() is None:
         made.running.kill()
         made.running.communicate()
-    made.told.close()
+    made.reported.close()
 
 
 def rank(code: str, number: int = 0) -> str:
@@ -129,7 +129,7 @@ def test_a_pattern_that_this_python_cannot_compile_is_reported_at_once(stage: St
 
 
 def test_a_frozen_matcher_blocks_no_output(stage: Stage) -> None:
-    """Three megabytes pass on; what it was not offered it does not see."""
+    """Three megabytes pass on; the matcher does not see the pieces that it was not offered."""
     stop = """
 def matcher():
     text = open('/proc/%d/task/%d/children' % (outlet.pid, outlet.pid)).read()
@@ -188,7 +188,7 @@ outlet.finish(60)
 
 
 def test_the_ranks_of_template_and_launcher_are_searched_if_the_order_has_patterns(tmp_path: Path) -> None:
-    """A template forks with all signals blocked, and the matcher has to be interrupted all the same."""
+    """A template forks with all signals blocked, and the matcher must still be interruptible."""
     script = tmp_path / "train.py"
     script.write_text(f"print('{STUCK}', flush=True)\nprint('step 7', flush=True)\n")
     launched = ["/bin/sh", str(LAUNCH), "/bin/sh", "-c", f"printf '{STUCK}\\nstep 7\\n'"]

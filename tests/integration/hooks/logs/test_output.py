@@ -1,4 +1,4 @@
-"""The reader of the ranks' output, run for real: its owner is a process of its own whose stdout and stderr are read."""
+"""The real reader of the ranks' output; its owner is a process whose stdout and stderr are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe of the node check: what it measures, with whatever libraries there are, and that it always ends."""
+"""The probe of the node check: what it measures with each library, and that it always ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plain_python() -> str:
 
 # -- the all-gather -----------------------------------------------------------------------------------------------
 def together(*orders: dict[str, Any], seconds: float = allgather.MEET_SECONDS) -> list[list[dict[str, Any]]]:
-    """What each of these members finds, all at once, each on a thread of its own."""
+    """The results of these members, which run at the same time, each on its own thread."""
     found: list[list[dict[str, Any]]] = [[] for _ in orders]
 
     def one(index: int) -> None:
@@ -229,7 +229,7 @@ def test_a_launcher_measures_with_a_fresh_python(tmp_path: Path, plain_python: s
         container.close()
 
 
-# -- last words ---------------------------------------------------------------------------------------------------
+# -- termination message ------------------------------------------------------------------------------------------
 def test_the_reason_for_the_end_is_in_the_log_and_in_the_termination_message(
     make: Make, plain_python: str, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Endings are run in a process of their own, which becomes the subreaper, so that the test's own children are safe."""
+"""Endings, run in a process of their own as subreaper, so that the test's own children are safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signal that asks a script to save, sent to real processes: to whom it is, and to whom it would do harm."""
+"""The signal that requests a save, sent to real processes with and without a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes have used: two looks differ where one works, and are alike where it waits."""
+"""The resources used by processes: two readings differ if a process works, and are equal if it waits."""
 
 from __future__ import annotations
 

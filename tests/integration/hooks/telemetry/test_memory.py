@@ -1,4 +1,4 @@
-"""Whether a killed rank was killed for want of memory: the files of both cgroup versions, and a real memory cgroup."""
+"""Whether a rank was killed for lack of memory: files of both cgroup versions, and a real memory cgroup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_growth_of_the_counter_explains_one_kill(tmp_path: Path, text: str)
     path = tmp_path / "counter"
     path.write_text(text % 3)
     watched = oom.OutOfMemory(str(path))
-    assert not kill(watched), "what happened before is nobody's"
+    assert not kill(watched), "earlier growths are not assigned"
     path.write_text(text % 5)
     assert [kill(watched) for _ in range(3)] == [True, True, False]
     path.write_text(text % 6)
@@ -66,7 +66,7 @@ def test_an_exception_that_reports_a_killed_process_claims_a_growth(
     path = tmp_path / "counter"
     path.write_text(V1_FILE % 0)
     watched = oom.OutOfMemory(str(path))
-    assert not raise_(watched, kind, message), "nobody was out of memory"
+    assert not raise_(watched, kind, message), "no process was out of memory"
     path.write_text(V1_FILE % 1)
     assert raise_(watched, kind, message) is lost
     assert kill(watched) is not lost

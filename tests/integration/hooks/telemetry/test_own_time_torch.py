@@ -1,5 +1,7 @@
-"""Who is slow, as real torch shows it: the slow rank stands out and those that wait for it do not, though all steps are
-equally long. The slow rank sleeps 250 ms where it should load its data, so its gap can be no shorter."""
+"""With real torch the slow rank stands out, although all steps are equally long.
+
+It sleeps 250 ms instead of loading its data, so its gap is at least that long.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def make(warm: Warm, tmp_path: Path) -> Iterator[Make]:
 
 
 def common_window(trainer: Trainer, nproc: int) -> list[OwnTime]:
-    """The first one that all ranks have, by rank."""
+    """The first window that all ranks have, by rank."""
     reader, seen = WindowReader(trainer.volume), dict[int, list[OwnTime]]()
 
     def is_there() -> bool:

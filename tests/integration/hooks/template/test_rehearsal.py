@@ -1,4 +1,4 @@
-"""A rehearsal says what the next ranks would end with at import, and never runs the user's code."""
+"""A rehearsal reports the import error of the next ranks, and never runs the user's code."""
 
 from __future__ import annotations
 

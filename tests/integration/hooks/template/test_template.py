@@ -1,4 +1,4 @@
-"""A template driven over a real agent.sock: what a worker process is, how it ends, and what is left of it."""
+"""A template driven over a real agent.sock: its worker processes, their ends, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_script_that_cannot_start_fails_in_import(tmp_path: Path, make: Make, 
 
 
 def test_an_exception_before_a_stop_is_reported_although_its_process_exits_slowly(tmp_path: Path, make: Make) -> None:
-    """Its connections are closed on the way out: the ranks that fail of that may be faster, and the stop as well."""
+    """Its connections close during the exit: other ranks may fail because of that first, and a stop may come."""
     slow = "import atexit, time\natexit.register(lambda: (open('leaving', 'w').close(), time.sleep(600)))\n"
     write(tmp_path, "train.py", slow + "raise ArithmeticError('not finite')\n")
     trainer = make("train.py")

@@ -1,4 +1,4 @@
-"""The template with torch in it: what a trained script must not notice."""
+"""The template with torch: a training script must not notice it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
 
 def test_a_rank_with_running_threads_can_be_asked_for_its_stack_repeatedly(make: Make) -> None:
-    """By a signal that ends in SIGSEGV sooner or later: frames are read that another thread is changing."""
+    """By a signal this would end in SIGSEGV sooner or later: it reads frames that another thread is changing."""
     trainer = make(RUNNING)
     trainer.announced()
     trainer.start(1, find_port())

@@ -1,4 +1,4 @@
-"""The memory for checkpoints: what counts as a copy, and which one a save may take the place of."""
+"""The checkpoint memory: which copies are valid, and which one a save may overwrite."""
 
 import os
 

@@ -96,7 +96,7 @@ def test_a_record_of_a_newer_version_is_left_as_it_is_until_a_state_is_saved(tmp
 
 
 def killed_at(number: int, do: Callable[[], object]) -> bool:
-    """Does it in a process that is killed before its so-manieth operation on files; whether it came to its end."""
+    """Saves in a process that is killed before its `number`-th file operation; returns whether it was complete."""
     pid = os.fork()
     if pid == 0:
         left = number

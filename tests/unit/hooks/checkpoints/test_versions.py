@@ -1,4 +1,4 @@
-"""The file that says which save the one at the marked path is."""
+"""The file that identifies the save at the checkpoint path."""
 
 from __future__ import annotations
 

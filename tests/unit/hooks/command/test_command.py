@@ -1,4 +1,4 @@
-"""What a command is taken for, without running any of it: how it is supervised, and what its launcher was told."""
+"""How a command will be supervised, and the flags of its launcher, without running it."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ def test_a_missing_flag_is_none_unless_an_environment_variable_sets_it() -> None
     bare = inner_flags(["torchrun", "train.py"], {})
     assert bare is not None
     assert (bare.nproc(), bare.nproc_per_node, bare.max_restarts, bare.members()) == (1, None, None, None)
-    told = inner_flags(
+    reported = inner_flags(
         ["torchrun", "train.py"], {"PET_NPROC_PER_NODE": "4", "PET_NNODES": "2", "PET_MAX_RESTARTS": "0"}
     )
-    assert told is not None
-    assert (told.nproc(), told.members(), told.max_restarts) == (4, (2, 2), 0)
+    assert reported is not None
+    assert (reported.nproc(), reported.members(), reported.max_restarts) == (4, (2, 2), 0)
 
 
 @pytest.mark.parametrize("count", ["auto", "gpu", "xpu", "0", "-1", "two"])
@@ -270,7 +270,7 @@ PLAIN, DISTRIBUTED = "import torch\n", "import torch.distributed\n"
 def test_a_shells_line_whose_scripts_train_in_one_process_is_restarted_in_each_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, kind: str
 ) -> None:
-    """Nothing in it would become a template, so a crash would end it."""
+    """No process in it would become a template, so a crash would end the command."""
     (tmp_path / "package").mkdir()
     for name, text in {"plain": PLAIN, "trainer": DISTRIBUTED, "imports_it": "from package import trainer\n"}.items():
         (tmp_path / f"{name}.py").write_text(text)

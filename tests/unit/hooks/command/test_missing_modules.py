@@ -1,4 +1,4 @@
-"""Is there a module for -m to run? It is looked for as Python does, and nothing of it is imported."""
+"""Whether the module of -m exists, searched as by Python and without an import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an epoch is for a loop that counts its batches over restarts, as Lightning's does."""
+"""The length of an epoch for a loop that counts its batches over restarts, as Lightning's does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTH, BATCH = 403, 4
 
 
 class Sampler:
-    """One that a weak dictionary takes."""
+    """An object that a weak dictionary accepts."""
 
 
 class Loader:
@@ -32,7 +32,7 @@ class Loader:
 
 
 class Book:
-    """What the loop needs of `data.Book`."""
+    """The part of `data.Book` that the loop uses."""
 
     def __init__(self) -> None:
         self.tells_whole = False

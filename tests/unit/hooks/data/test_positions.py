@@ -1,4 +1,4 @@
-"""The file beside a checkpoint: read only where every byte of it is as it was written, and only for its checkpoint."""
+"""The position file is used only if it is unchanged, and only for its own checkpoint."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_checkpoint_overwritten_by_another_program_has_no_position(tmp_path: P
 
 
 def with_body(file: Path, change: Any) -> None:
-    """Signed anew: only what it says is wrong."""
+    """The checksum is recomputed, so only the content is wrong."""
     document = json.loads(file.read_text())
     change(document["body"])
     document["checksum"] = position_file._sum(json.dumps(document["body"], sort_keys=True))

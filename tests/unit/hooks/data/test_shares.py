@@ -1,4 +1,4 @@
-"""The arithmetic of an epoch: whatever worlds train on it one after the other, each sample comes once."""
+"""The arithmetic of an epoch: each sample comes once, whatever world sizes train on it in turn."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_resume_at_the_same_world_size_is_the_rest_of_torchs_list(
 def test_successive_world_sizes_see_each_sample_once_except_the_padding(
     length: int, sequence: list[tuple[int, int, int]], kept: int
 ) -> None:
-    """`kept`: a global batch that is the same in all of them, where it is more than their ranks."""
+    """`kept`: a global batch that stays the same at all world sizes, if it is larger than them."""
     order = list(range(length))
     Random(length).shuffle(order)
     start, seen = 0, Counter[int]()

@@ -1,4 +1,4 @@
-"""What is wrapped of frameworks, on small modules with their names."""
+"""The wrapped functions of frameworks, on small modules with their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training_hooks.frameworks import huggingface
 
 
 def newest(folder: str) -> str | None:
-    """As transformers chooses it: by the number in its name, whatever is in it."""
+    """Chooses as transformers does: by the number in the name, whatever the folder contains."""
     names = [name for name in os.listdir(folder) if name.startswith("checkpoint-")]
     return os.path.join(folder, max(names, key=lambda name: int(name.split("-")[1]))) if names else None
 

@@ -1,4 +1,4 @@
-"""Ranks that come before rank 0 wait for its store; what is not theirs to wait for they leave alone."""
+"""Ranks that start before rank 0 wait for its store, and in no other case."""
 
 from __future__ import annotations
 

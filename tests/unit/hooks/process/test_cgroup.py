@@ -1,4 +1,4 @@
-"""Where a container's cgroup is looked for."""
+"""The paths at which a container's cgroup is searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a window of steps says of its rank, from moments that are given."""
+"""The busy time of a rank in a window of steps, from given times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_rank_that_is_late_to_its_first_collective_was_busy_by_itself() -> Non
 
 
 def test_with_two_optimizers_the_gap_begins_after_either() -> None:
-    """A GAN whose generator is followed, and whose data comes behind the discriminator's step."""
+    """A GAN whose generator is followed, and whose data is loaded after the discriminator's step."""
     with_others = [mark._replace(ends=[mark.at - 70 * MS]) for mark in marks(8, 100)]
     found = measure(with_others, created(8, 100, 2, 80), beside_gpu=False)
     assert found.gap == 2 * MS + 50 * MS

@@ -1,4 +1,4 @@
-"""What ranks answer of their collectives where torch has two Flight Recorders: gloo's, and NCCL's own."""
+"""The reported collectives if torch has two Flight Recorders: gloo's and NCCL's own."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return native
 
 
-def told() -> list[tuple[object, object, object]]:
+def reported() -> list[tuple[object, object, object]]:
     entries, ranks = flight_recorder.record()
     return [(about["id"], about["seq"], about["state"]) for about in flight_recorder.by_group(entries, ranks, NOW)]
 
 
 def test_a_rank_that_waits_in_nccl_reports_it(torch: Any) -> None:
     torch.nccl += [entry(1, "nccl:all_reduce", at=10), entry(2, "nccl:all_reduce", at=20, over=False)]
-    assert told() == [("0 nccl", 2, "scheduled")]
+    assert reported() == [("0 nccl", 2, "scheduled")]
 
 
 def test_backends_of_one_group_count_by_themselves(torch: Any) -> None:
     torch.gloo += [entry(1, "gloo:barrier", at=30)]
     torch.nccl += [entry(7, "nccl:all_reduce", at=20, over=False)]
-    assert told() == [("0 nccl", 7, "scheduled"), ("0 gloo", 1, "completed")]
+    assert reported() == [("0 nccl", 7, "scheduled"), ("0 gloo", 1, "completed")]
     assert [each["profiling_name"] for each in flight_recorder.record()[0]] == ["nccl:all_reduce", "gloo:barrier"]
 
 
 def test_entries_after_a_finished_one_are_finished(torch: Any) -> None:
-    """Those that a coalesced one consists of are recorded without an event, and nobody ever marks them."""
+    """The parts of a coalesced collective are recorded without an event, and never marked as finished."""
     torch.nccl += [entry(1, "nccl:_all_gather_base", at=10, over=False), entry(1, "nccl:coalesced", at=11)]
-    assert told() == [("0 nccl", 1, "completed")]
+    assert reported() == [("0 nccl", 1, "completed")]
     torch.nccl += [entry(2, "nccl:_all_gather_base", at=12, over=False)]
-    assert told() == [("0 nccl", 2, "scheduled")]
+    assert reported() == [("0 nccl", 2, "scheduled")]
 
 
 def test_gloo_s_may_end_in_any_order(torch: Any) -> None:
     torch.gloo += [entry(1, "gloo:all_reduce", at=10, over=False), entry(2, "gloo:all_reduce", at=11)]
-    assert told() == [("0 gloo", 1, "scheduled")]
+    assert reported() == [("0 gloo", 1, "scheduled")]
 
 
 def test_stragglers_are_not_measured_by_nccl_s(torch: Any) -> None:
-    """Seen on an H100: of two members the one that waited was named."""
+    """Seen on an H100: of two members the waiting one was blamed."""
     torch.nccl += [entry(1, "nccl:all_reduce", at=10)]
     assert flight_recorder._without_stacks() == []
 

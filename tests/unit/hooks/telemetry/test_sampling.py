@@ -1,4 +1,4 @@
-"""A window from the hook's side: armed, marked and put on the page, without torch."""
+"""A window of steps in the hook: armed, marked and written to the page, without torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Optimizer:
 
 
 class Training:
-    """Steps that are made by hand, and a recorder that has a collective in each of them."""
+    """Steps made by hand, and a recorder with a collective in each of them."""
 
     def __init__(self, watched: Any) -> None:
         self.watched, self.optimizer = watched, Optimizer()
@@ -217,7 +217,7 @@ def test_shares_of_throttled_and_stolen_time_are_between_none_and_all() -> None:
 
 
 def test_a_limit_counts_only_as_far_as_it_stops_threads_of_this_process() -> None:
-    """And not where it stops a DataLoader's workers alone."""
+    """It does not count if it stops only a DataLoader's workers."""
     assert cpu_contention.Pressure.since((0, 0, (0, 0)), (500, 200, (0, 0)), 1000) == (0.2, 0.0)
     before = cpu_contention.waited_ns()
     assert 0 <= before <= cpu_contention.waited_ns()
