@@ -49,7 +49,7 @@ class TestAgent:
         self.connection.sendall(json.dumps(order).encode() + b"\n")
 
     def expect(self, fits: Callable[[Line], bool] | str, patience: float = PATIENCE) -> Line:
-        """Removes and returns the first matching line, received or still to come; `fits`: an event's name or a predicate."""
+        """Removes and returns the first line that fits (an event's name or a predicate), received or still to come."""
         wanted = (lambda line: line.get("event") == fits) if isinstance(fits, str) else fits
         until = time.monotonic() + patience
         while True:

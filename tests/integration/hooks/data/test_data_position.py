@@ -126,9 +126,7 @@ else:
 
 
 @pytest.mark.parametrize("memory", witnesses([str(1 << 20), ""], str(1 << 20)))
-def test_a_state_in_memory_or_its_fallback_has_the_position_and_the_steps_made(
-    make: Callable[..., Worker], memory: str
-) -> None:
+def test_a_saved_state_has_the_position_and_the_steps_made(make: Callable[..., Worker], memory: str) -> None:
     worker = make(
         """
 from training_hooks import checkpoint
