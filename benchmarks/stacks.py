@@ -3,7 +3,7 @@
     python benchmarks/stacks.py
 
 Each way is tried `--dumps` times on a process of its own, twice. By signal: all threads while one of them runs Python,
-the main thread while it runs, the main thread while it waits. By thread (`training_hooks.telemetry.stacks.said`): all
+the main thread while it runs, the main thread while it waits. By thread (`training_hooks.telemetry.stacks.text`): all
 threads while the main one and another run. Prints how the process ended.
 """
 
@@ -69,7 +69,7 @@ def ask(asked: int, dumps: int) -> None:
 def by_thread(dumps: int) -> None:
     def say() -> None:
         for _ in range(dumps):
-            stacks.said()
+            stacks.text()
         os._exit(0)
 
     threading.Thread(target=run_for_ever, daemon=True).start()

@@ -182,7 +182,7 @@ class Supervisor:
             self.agent.close()
         elif what == "finish":
             if order.get("say"):
-                termination_message.say(order["say"], self.environ)
+                termination_message.report(order["say"], self.environ)
             self._begin_ending(LAST_GRACE, None, int(order.get("code", 0)))
         elif what == "collect" and order.get("what") == rehearsal.WHAT:
             self.rehearsing.begin(order)

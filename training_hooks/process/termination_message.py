@@ -9,7 +9,7 @@ TERMINATION_LOG = "/dev/termination-log"
 LONGEST = 2000
 
 
-def say(text, environ):
+def report(text, environ):
     line = ("outrider: %s\n" % text.strip()[:LONGEST]).encode(errors="replace")
     for write in (_to_log, _to_message):
         try:

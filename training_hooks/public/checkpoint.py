@@ -57,14 +57,14 @@ def save(state, step, path=None, sharded=False):
 
     Every rank calls it with the same `step`, `path` and `sharded`. With memory it returns when the copy is complete,
     and a thread computes its checksums and writes the file; a newer save may take the place of one that is not written
-    yet. Without memory it writes the file before it returns, whole or not at all.
+    yet. Without memory it writes the file before it returns, completely or not at all.
 
     Arguments:
         state: any object that pickle can save. Tensors may have any shape, dtype and device; they are copied to the
             CPU. Unless `sharded`, it must be the same on all ranks and have no sharded tensors (FSDP, DTensor).
-        step: the number of optimizer steps made, an int from 0 to 2**62 - 1. Each save to memory needs a greater step
-            than the one before; one with a smaller step is skipped and reported. With the step of the last save only
-            a missing file is written.
+        step: the script's step number, an int from 0 to 2**62 - 1. Each save to memory needs a greater step than the
+            one before; one with a smaller step is skipped and reported. With the step of the last save only a missing
+            file is written.
         path: the name of a file (str or os.PathLike) on storage that all ranks share, or None for memory alone. Rank 0
             writes it; `torch.load(path)["state"]` reads it without Outrider. With `sharded` every rank writes its own
             file in the folder `<path>.shards`.
@@ -100,9 +100,9 @@ def save(state, step, path=None, sharded=False):
 def load(path=None, map_location="cpu", sharded=False):
     """Loads the newest version that every rank can read, from memory or from `path`.
 
-    Every rank calls it with the same `path` and `sharded`, after init_process_group. A copy in memory
-    with a wrong checksum, or a file that cannot be read, is reported and skipped; the ranks then agree on another
-    version. Copies in memory that are newer than the loaded version are discarded.
+    Every rank calls it with the same `path` and `sharded`, after init_process_group. A copy in memory with a wrong
+    checksum, or a file that cannot be read, is reported and skipped; the ranks then agree on another version. Copies in
+    memory that are newer than the loaded version are discarded.
 
     Arguments:
         path: the file that save() was given (str or os.PathLike), or None for memory alone.

@@ -191,7 +191,7 @@ class Template:
             self.let_go = str(order.get("say") or "no master was reached")
         elif what == "finish":
             if order.get("say"):
-                termination_message.say(order["say"], os.environ)
+                termination_message.report(order["say"], os.environ)
             self.finish_code = int(order.get("code", 0))
             self._end_all(self.generation or self.highest, {}, None)
         elif what == "collect" and order.get("what") == rehearsal.WHAT:

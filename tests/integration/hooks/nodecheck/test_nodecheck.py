@@ -244,7 +244,7 @@ def test_the_reason_for_the_end_is_in_the_log_and_in_the_termination_message(
 
 
 def test_without_the_kubelets_file_no_termination_message_is_written(tmp_path: Path) -> None:
-    termination_message.say("gone", {"OUTRIDER_TERMINATION_LOG": str(tmp_path / "none")})
+    termination_message.report("gone", {"OUTRIDER_TERMINATION_LOG": str(tmp_path / "none")})
     assert os.listdir(tmp_path) == []
 
 
