@@ -108,7 +108,7 @@ class Supervisor:
             self._reap()
             self.checking.look(now)
             self.rehearsing.look(now)
-            self.hearing.tell(self.generation)
+            self.hearing.forward(self.generation)
             if self.ending is not None and self._end():
                 return self.final
 

@@ -16,7 +16,7 @@ MOST_QUEUED = 100
 
 
 class Hearing:
-    """`busy` while an answer is awaited: `tell` is then due every few milliseconds, because writing a stack file or a
+    """`busy` while an answer is awaited: `forward` is then due every few milliseconds, because writing a stack file or a
     page sends no event."""
 
     def __init__(self, channel, agent):
@@ -72,7 +72,7 @@ class Hearing:
             about = _only(message, "generation", "step", "path", "seconds", "error")
             self.queued.append(dict(about, event="state_saved", order=message["state_saved"]))
 
-    def tell(self, generation):
+    def forward(self, generation):
         """Passes on all received messages; saves of another generation are dropped."""
         message = self.channel.hear()
         while message is not None:

@@ -96,7 +96,7 @@ class Template:
             self.outlet.tend(may_start=self.ending is None)
             self.checking.look(now)
             self.rehearsing.look(now)
-            self.hearing.tell(self.generation)
+            self.hearing.forward(self.generation)
             if self.agent.socket is not None and self.agent.socket in ready:
                 self.agent.flush()
                 for order in self.agent.read():

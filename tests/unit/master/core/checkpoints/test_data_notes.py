@@ -9,9 +9,7 @@ from tests.unit.master.core.membership.test_masters import successor
 from tests.unit.master.core.play import Play, job, running
 
 
-def says(
-    play: Play, word: str, sentence: str = "epoch 0 starts over", warning: bool = False, samples: int = 0
-) -> None:
+def says(play: Play, word: str, sentence: str = "epoch 0 starts over", warning: bool = False, samples: int = 0) -> None:
     play.say(play["worker-0"], DataSaid(play.generation, 0, word, sentence, warning, samples))
 
 
