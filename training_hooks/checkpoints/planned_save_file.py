@@ -1,4 +1,4 @@
-"""The saved state of a planned move on the user's volume: a torch file, and a record that makes it valid.
+"""The saved state of a planned move on the user's volume: a torch file, and its record.
 
     <OUTRIDER_MIGRATION_DIR>/state-<step>-<n>.pth   the registered objects
     <OUTRIDER_MIGRATION_DIR>/migration.json         the valid file, its size and checksum, the history

@@ -1,4 +1,4 @@
-"""The probe of the node check: runs one round in a process that is discarded, and writes JSON results into a pipe.
+"""The probe of the node check: runs one round in a disposable process, and writes JSON results.
 
 It is a child of the template, which has imported torch, or a fresh Python beside a launcher. It opens its port before
 anything that takes time, measures every local device in a process of its own (the slowest counts), then the all-gather,

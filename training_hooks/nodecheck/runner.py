@@ -1,4 +1,4 @@
-"""The node check in template and launcher: one probe at a time is started, timed and reaped, and its result reported.
+"""The node check in template and launcher: starts, times and reaps one probe, and reports its result.
 
 The probe is never this process itself: a template that has run a tensor operation cannot fork again. A repeated order
 is in progress or was answered; a newer one ends the probe of the older. If worker processes are started or stopped

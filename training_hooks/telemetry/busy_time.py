@@ -1,4 +1,4 @@
-"""Measures how long a rank is busy by itself in a step, without the time in which it waits for other ranks.
+"""Measures how long a rank is busy by itself in a step, excluding the wait for other ranks.
 
 It uses the ends of steps, the core time of the main thread between them, and the creation times of the collectives.
 Ranks that synchronize in every step take equally long for it, so the duration of a step does not identify the slow
