@@ -157,9 +157,9 @@ def test_an_order_for_an_old_generation_is_refused_and_a_repeated_one_answered_a
     first = container.start(hello, 3)
     assert container.start(hello, 3)["pids"] == first["pids"]
     container.order(hello, do="start", generation=[1, 2], ranks=[{"local_rank": 0, "env": {}}], env={})
-    assert "over" in container.said(event="not_started", generation=[1, 2])["error"]
+    assert "has ended" in container.said(event="not_started", generation=[1, 2])["error"]
     container.order(hello, do="start", generation=[1, 4], ranks=[{"local_rank": 0, "env": {}}], env={})
-    assert "live" in container.said(event="not_started", generation=[1, 4])["error"]
+    assert "are alive" in container.said(event="not_started", generation=[1, 4])["error"]
     assert container.stop(hello, 2)["killed"] == 0
     assert is_alive(first["pids"][0])
 
