@@ -75,7 +75,7 @@ def test_a_job_with_its_checkpoints_in_memory_shrinks_and_grows_within_an_epoch_
         mark = job.mark()
         job.hold_at(20)
         job.event("CheckpointReceived", 0, "worker-2 has save")
-        job.event("DataPositionLoaded", mark, "of 203 samples", "had 1 rank and has 2")
+        job.event("DataPositionLoaded", mark, "of 203 samples", "had 1 rank before and has 2")
 
     def each_sample_was_seen_once(job: Run) -> None:
         seen = job.finished()
