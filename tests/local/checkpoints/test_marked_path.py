@@ -176,7 +176,7 @@ def test_a_save_that_comes_before_the_others_have_the_one_before_it_is_an_ordina
         os.kill(deaf, signal.SIGSTOP)
         job.hold_at(12)
         job.event(
-            "MemoryCheckpointFailed", 0, "the other members did not have the one before it yet: it is an ordinary one"
+            "MemoryCheckpointFailed", 0, "the other members had not received the one before it; it is an ordinary save"
         )
         os.kill(deaf, signal.SIGCONT)
         job.until_held(12, 2)
