@@ -144,7 +144,7 @@ def test_a_member_reaches_itself() -> None:
 # -- the matmul ---------------------------------------------------------------------------------------------------
 def test_plain_python_multiplies_without_torch_and_numpy() -> None:
     matmul._in_python(8)()
-    with pytest.raises(matmul.Wrong, match="must be 8, and they are from 7"):
+    with pytest.raises(matmul.Wrong, match="must be 8; they are from 7"):
         matmul._check(7.0, 8.0, 8)
 
 
