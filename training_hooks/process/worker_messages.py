@@ -16,8 +16,8 @@ MOST_QUEUED = 100
 
 
 class Hearing:
-    """`busy` while an answer is awaited: `forward` is then due every few milliseconds, because writing a stack file or a
-    page sends no event."""
+    """`busy` while an answer is awaited: `forward` is then due every few milliseconds, because no event reports that a
+    stack file or a page was written."""
 
     def __init__(self, channel, agent):
         self.channel, self.agent = channel, agent
