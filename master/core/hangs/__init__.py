@@ -1,1 +1,1 @@
-"""When training goes on no more: the limits, the looks, the evidence, the culprit."""
+"""Hang detection: the limits, the looks at the ranks, their evidence, the culprit."""

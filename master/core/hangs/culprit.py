@@ -1,18 +1,17 @@
-"""Who is to blame for a hang. This is a pure decision over what the ranks say, with the sentence that says why.
+"""Finds the member that caused a hang, from the evidence of the ranks, and explains it in a sentence.
 
-Witnesses, in their order:
+This is a pure function. The evidence, strongest first:
 
-1. *The process.* One that is stopped (SIGSTOP, a debugger) does nothing whatever else is true.
-2. *The numbers of the collectives.* Those of one process group are numbered alike on all its ranks. Where some wait in
-   number 14, whoever is at 13 or has called none has not come; of those the ones that wait in nothing themselves are
-   the root. Where all are at 14 and call different things, the few against the many.
-3. *The stacks*, grouped by equality: the few against the many, and of two halves the one that is in no call of
-   torch.distributed. A rank that answers neither question is the odd one.
+1. *The process.* A stopped process (SIGSTOP, a debugger) does nothing, whatever else is true.
+2. *The numbers of the collectives.* All ranks of a process group number its collectives alike. If some ranks wait in
+   number 14, a rank that is at 13 or has called none is late. The late ranks that wait in no collective themselves are
+   the root cause. If all are at 14 but call different collectives, the minority is the culprit.
+3. *The stacks*, grouped by equality: the minority is the culprit. If no stack has the majority, it is the ranks that
+   are in no call of torch.distributed. A rank that reports neither collectives nor a stack is an outlier too.
 
-Where the second and the third name other ranks, both are told and nobody is blamed. Where a rank could not say what it
-called (the GIL is held, no recorder), the stacks alone decide. A culprit is one member; several that share the blame
-are named, and nobody is replaced for it.
-"""
+If the second and the third point to different ranks, the finding names both and no culprit. If a rank could not report
+its collectives (its GIL is held, it has no recorder), the stacks alone decide. The culprit is one member. If several
+members are responsible, the finding names them, and none is replaced for it."""
 
 from __future__ import annotations
 
@@ -22,52 +21,53 @@ from dataclasses import dataclass, replace
 
 from outrider.master.core.hangs import evidence as hangs_evidence
 from outrider.master.core.state.hangs import ENDED, STUCK, Call, Told
+from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 
 NAMED = 8
-"""Ranks that a sentence names one by one."""
+"""How many ranks a sentence names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the ranks' words come to."""
+    """What the evidence of the ranks shows."""
 
     sentence: str
-    """Without a full stop: it stands within another."""
+    """The explanation, without a full stop: it becomes part of another sentence."""
     member: MemberId | None = None
-    """The culprit, if it is one member's alone."""
+    """The culprit, if a single member is responsible."""
     is_certain: bool = False
-    """A process is stopped, a collective or a rendezvous is waited in: it hangs, whatever it was doing."""
+    """Whether the generation certainly hangs: a process is stopped, or ranks wait in a collective or a rendezvous."""
     is_odd: bool = False
-    """One stands elsewhere and the others wait, or it alone answers nothing."""
+    """Whether the outliers differ from ranks that wait, or one of them does not respond."""
     moves: bool = False
-    """Collectives have begun lately: something goes on."""
+    """Whether collectives have started recently: the ranks still work."""
     ranks: frozenset[int] = frozenset()
-    """Those that the others wait for, as far as that is known."""
+    """The ranks that the others wait for, as far as that is known."""
     waiting: int = 0
-    """Ranks that wait for them in a collective."""
+    """How many ranks wait for `ranks` in a collective."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """A collective that some wait in, and who has not come."""
+    """A collective in which some ranks wait, and the ranks that have not entered it."""
 
     call: Call
     waiting: frozenset[int]
     late: frozenset[int]
     unknown: frozenset[int]
-    """They could not say."""
+    """Ranks that could not report their collectives."""
 
 
-def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
-    """`patience`: seconds after which a collective that is not over is waited in."""
-    by_rank, groups = {each.rank: each for each in told}, _by_group(told)
-    stopped = [each for each in told if each.is_stopped]
+def find(evidence: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+    """`patience`: seconds after which an incomplete collective counts as one in which a rank waits."""
+    by_rank, groups = {each.rank: each for each in evidence}, _by_group(evidence)
+    stopped = [each for each in evidence if each.is_stopped]
     if stopped:
         return _of_stopped(stopped, _waits(by_rank, groups, patience), nodes)
     waits = [wait for wait in _waits(by_rank, groups, patience) if wait.late or wait.unknown]
     wait = _main(waits)
-    odd = _odd(told)
+    odd = _odd(evidence)
     if wait is not None:
         late = _roots(waits, by_rank, patience)
         found = _of_waiting(by_rank, wait, late, odd, nodes)
@@ -75,19 +75,19 @@ def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Fi
     unlike = _unlike(by_rank, groups, patience)
     if unlike is not None:
         return _of_unlike(by_rank, unlike, nodes)
-    calls = [call for each in told for call in pending(each, patience)]
+    calls = [call for each in evidence for call in pending(each, patience)]
     if calls:
-        return Finding(f"every rank has come to {_call(calls[0])}, and it does not end", is_certain=True)
-    return _of_stacks(told, odd, patience, nodes)
+        return Finding(f"every rank has entered {_call(calls[0])}, but it does not complete", is_certain=True)
+    return _of_stacks(evidence, odd, patience, nodes)
 
 
 def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
-    """It can say nothing itself; where the others wait for it, they can."""
+    """A stopped rank reports nothing, so the collective is taken from the ranks that wait for it."""
     text = f"{who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
     if wait := _main(waits):
-        others = "1 other waits" if len(wait.waiting) == 1 else f"{len(wait.waiting)} others wait"
+        others = f"{counted(len(wait.waiting), 'other rank')} {'waits' if len(wait.waiting) == 1 else 'wait'}"
         text += f"; {others} in {_call(wait.call)}"
-    return _blame(stopped, text, certain=True)
+    return _culprit(stopped, text, certain=True)
 
 
 # -- collectives --------------------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def pending(each: Told, patience: float) -> list[Call]:
     return [call for call in each.calls if _is_pending(call, patience)]
 
 
-def _by_group(told: list[Told]) -> list[dict[int, Call]]:
-    """Of each process group in order, its ranks' calls."""
+def _by_group(evidence: list[Told]) -> list[dict[int, Call]]:
+    """The calls of each process group by rank; the groups are in order."""
     groups: dict[str, dict[int, Call]] = {}
-    for each in told:
+    for each in evidence:
         for call in each.calls:
             of_group = groups.get(call.group)
             if of_group is None:
@@ -113,7 +113,7 @@ def _is_pending(call: Call, patience: float) -> bool:
 
 
 def _waits(by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float) -> list[_Wait]:
-    """One a process group in which somebody waits."""
+    """One for each process group in which a rank waits."""
     found = ((calls, {r: call for r, call in calls.items() if _is_pending(call, patience)}) for calls in groups)
     return [_wait(by_rank, calls, pending) for calls, pending in found if pending]
 
@@ -136,12 +136,12 @@ def _wait(by_rank: Mapping[int, Told], calls: dict[int, Call], pending: dict[int
 
 
 def _main(waits: list[_Wait]) -> _Wait | None:
-    """The one that says most: somebody is known not to have come, or most of them wait there."""
+    """The wait that explains most: a rank is known to be late for it, or the most ranks wait in it."""
     return max(waits, key=lambda each: (bool(each.late), len(each.waiting), each.call.group), default=None)
 
 
 def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> frozenset[int]:
-    """Of all that have not come somewhere those that wait nowhere themselves."""
+    """The late ranks that wait in no collective themselves, or all late ranks if each of them waits."""
     late = frozenset(rank for wait in waits for rank in wait.late)
     return frozenset(rank for rank in late if not pending(by_rank[rank], patience)) or late
 
@@ -153,30 +153,32 @@ def _of_waiting(
     if late and odd and not late & odd and not _have_ended(by_rank, late):
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
-            f"{who(first, nodes)} {_has(first)} not come to {where}, but by the stacks {who(second, nodes)} "
-            f"{'is' if len(second) == 1 else 'are'} the odd one; the two witnesses disagree, so nobody is blamed"
+            f"{who(first, nodes)} {_has(first)} not entered {where}, but by the stacks {who(second, nodes)} "
+            f"{'is the outlier' if len(second) == 1 else 'are the outliers'}; the evidence disagrees, so no culprit is "
+            f"named"
         )
         return Finding(text, is_certain=True)
     if late:
         ranks = _ranks(by_rank, late & odd or late)
-        text = f"{who(ranks, nodes)} {_has(ranks)} not come to {where}{_what_instead(ranks)}"
-        return _blame(ranks, text, certain=True)
+        text = f"{who(ranks, nodes)} {_has(ranks)} not entered {where}{_what_instead(ranks)}"
+        return _culprit(ranks, text, certain=True)
     ranks = _ranks(by_rank, wait.unknown & odd or wait.unknown)
-    text = f"{who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while "
+    whose = "does not report its" if len(ranks) == 1 else "do not report their"
+    text = f"{who(ranks, nodes)} {whose} collectives, while "
     text += f"{_how_many(wait.waiting)} in {_call(wait.call)}{_what_instead(ranks)}"
-    found = _blame(ranks, text, certain=True)
+    found = _culprit(ranks, text, certain=True)
     return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
 
 
 def _have_ended(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> bool:
-    """They have no stack to be judged by."""
+    """Ended ranks have no stack that could be compared."""
     return all(by_rank[rank].process == ENDED for rank in ranks)
 
 
 def _unlike(
     by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float
 ) -> dict[tuple[str, str], list[Told]] | None:
-    """Ranks that wait in the same number of one group, and call different things: by what they call."""
+    """The ranks that wait in one group but call different collectives, by operation and shape."""
     for calls in groups:
         kinds: dict[tuple[str, str], list[Told]] = {}
         for rank, call in calls.items():
@@ -196,9 +198,9 @@ def _of_unlike(
         f"{who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
         for kind, ranks in sorted(kinds.items(), key=lambda found: (len(found[1]), found[1][0].rank))
     )
-    sentence = f"the ranks wait in collectives that do not fit together: {text}"
+    sentence = f"the ranks wait in mismatched collectives: {text}"
     if len(many) > len(few):
-        return _blame(few, sentence, certain=True)
+        return _culprit(few, sentence, certain=True)
     return Finding(sentence, is_certain=True)
 
 
@@ -207,9 +209,9 @@ def _call_of(each: Told, kind: tuple[str, str]) -> Call:
 
 
 # -- stacks -------------------------------------------------------------------------------------------------------
-def _odd(told: list[Told]) -> frozenset[int]:
-    """Ranks that stand elsewhere than most; none where nobody, or no most, can be told."""
-    living = [each for each in told if each.process != ENDED]
+def _odd(evidence: list[Told]) -> frozenset[int]:
+    """The outliers: ranks whose stack differs from that of the majority. Empty if there are none, or no majority."""
+    living = [each for each in evidence if each.process != ENDED]
     counts = Counter(each.stack for each in living)
     if len(counts) < 2 or not any(counts.keys()):
         return frozenset()
@@ -222,28 +224,29 @@ def _odd(told: list[Told]) -> frozenset[int]:
     return frozenset()
 
 
-def _of_stacks(told: list[Told], odd: frozenset[int], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
-    by_rank = {each.rank: each for each in told}
-    moves = any(call.age < patience for each in told for call in each.calls)
-    if not any(each.stack or each.has_recorder for each in told):
-        return Finding("no rank says where it is")
+def _of_stacks(evidence: list[Told], odd: frozenset[int], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+    by_rank = {each.rank: each for each in evidence}
+    moves = any(call.age < patience for each in evidence for call in each.calls)
+    if not any(each.stack or each.has_recorder for each in evidence):
+        return Finding("no rank reports its stack or its collectives")
     if not odd or (moves and not any(by_rank[rank].is_mute for rank in odd)):
-        return Finding("no rank waits for another, and all stand at the same place" if not odd and not moves else
+        return Finding("no rank waits for another, and no rank's stack stands out" if not odd and not moves else
                        "no rank waits for another", moves=moves)  # fmt: skip
     ranks = _ranks(by_rank, odd)
-    others = [each for each in told if each.rank not in odd and each.stack]
+    others = [each for each in evidence if each.rank not in odd and each.stack]
     waited = [each for each in others if hangs_evidence.waits_for_others(each.stack)]
     at = hangs_evidence.place(others[0].stack) if others else ""
-    text = f"{who(ranks, nodes)} {'stands' if len(ranks) == 1 else 'stand'} elsewhere than the {len(others)} others"
-    text += f" ({'which wait ' if waited else ''}at {at})" if at else ""
+    text = f"{who(ranks, nodes)} {'differs' if len(ranks) == 1 else 'differ'} from {counted(len(others), 'other rank')}"
+    do = ("waits" if waited else "is") if len(others) == 1 else ("wait" if waited else "are")
+    text += f" (which {do} at {at})" if at else ""
     meets = bool(others) and hangs_evidence.is_meeting(others[0].stack)
-    found = _blame(ranks, text + _what_instead(ranks), certain=meets)
+    found = _culprit(ranks, text + _what_instead(ranks), certain=meets)
     is_odd = bool(waited) or any(each.is_mute for each in ranks)
     return replace(found, is_odd=is_odd, waiting=len(waited))
 
 
-# -- words --------------------------------------------------------------------------------------------------------
-def _blame(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
+# -- sentences ----------------------------------------------------------------------------------------------------
+def _culprit(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
     members = {each.member for each in ranks}
     member = members.pop() if len(members) == 1 else None
     return Finding(sentence, member, certain, ranks=frozenset(each.rank for each in ranks))
@@ -254,7 +257,7 @@ def _ranks(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> list[Told]:
 
 
 def _how_many(waiting: frozenset[int]) -> str:
-    return f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}"
+    return f"{counted(len(waiting), 'rank')} {'waits' if len(waiting) == 1 else 'wait'}"
 
 
 def _has(ranks: list[Told]) -> str:
@@ -275,17 +278,17 @@ def _call(call: Call) -> str:
 
 
 def _what_instead(ranks: list[Told]) -> str:
-    """Of a rank alone: what it does instead of what it ought to."""
+    """What a single rank does instead of what the others wait for; empty for several ranks."""
     if len(ranks) != 1:
         return ""
     each = ranks[0]
     if each.process == ENDED:
-        return "; it has ended with code 0"
+        return "; it has exited with code 0"
     if each.has_left:
-        return "; it has left its process groups"
+        return "; it has destroyed its process groups"
     if each.process == STUCK:
-        return "; its process sits in a system call that nothing interrupts"
+        return "; its process is in an uninterruptible system call"
     if each.is_mute:
-        return "; it answers no question"
+        return "; it does not respond"
     at = hangs_evidence.place(each.stack)
     return f"; it is at {at}" if at else ""

@@ -1,19 +1,18 @@
-"""A generation in which no rank makes progress: suspicion, the ranks' own words, the remedy.
+"""Decides whether a generation without progress hangs, and restarts it or replaces the culprit.
 
-When `hangs.limits` says that a generation has shown no progress for too long, every rank is asked for its collectives
-and its stack (`hangs.diagnostics`), and `hangs.culprit` makes a finding of the answers. Then the world is stopped and
-begins again in place, which costs a restart; a member that was to blame for a hang before is replaced.
+If `hangs.limits` finds that a generation has shown no progress for too long, the master asks every rank for its
+collectives and its stack (`hangs.diagnostics`), and `hangs.culprit` makes a finding of the answers. Then all ranks are
+stopped and restarted in place, which costs a restart. A member that already caused an earlier hang is replaced.
 
-What does not count: silence (who is not heard is `membership.failure_detector`'s business, and the clock stands still
-while nobody is), our own pauses, generations that do not run, and words of ranks that make no sense. And where the 60 s
-for a training step are our own idea, the ranks' words must bear it out: where no rank waits for another and none is
-stopped, or collectives go on, they may be evaluating without telling, and have the time of an evaluation. A limit that
-the user has given counts as it is.
+These do not count as a hang: silent members (that is the business of `membership.failure_detector`, and no generation
+is judged while no member is heard), pauses of the master itself, generations that are not running, and invalid answers.
+If the limit of a training step is the default (at least 60 s), the evidence must confirm the hang: if no rank waits for
+another and none is stopped, or if collectives still start, the ranks may be in an evaluation that they do not report,
+and the limit of an evaluation applies. A limit that the user has set applies as it is.
 
-Where no rank of the job has ever shown a step, its silence says nothing. That is told once, and only what hangs for
-certain ends such a world: a stopped process, a collective or a rendezvous that is waited in for as long as an init may
-take.
-"""
+If no rank of the job has ever shown a step, missing steps mean nothing. The master reports that once, and only certain
+evidence ends such a generation: a stopped process, or a collective or rendezvous in which ranks have waited for as long
+as an init may take."""
 
 from __future__ import annotations
 
@@ -38,15 +37,15 @@ from outrider.master.core.text import counted, seconds
 KIND = "HangDetected"
 COLLECTIVES, STACKS = "collectives", "stacks"
 FRESH = 3.0
-"""Seconds within which somebody must have reported, or nobody is judged."""
+"""Seconds: if no member has reported within them, no generation is judged."""
 LOOK_AGAIN, DECIDED_SOON = 1.0, 0.25
 HUNG = 124
-"""What a container ends with whose member is replaced for it: as `timeout` does."""
+"""Exit code of a container whose member is replaced for a hang, as of `timeout`."""
 
 
 # -- suspicion ----------------------------------------------------------------------------------------------------
 def look(state: State, number: str) -> None:
-    """The moment at which it could hang, as far as was known when it was set."""
+    """Runs at the earliest moment at which the generation could hang, as known when the timer was set."""
     found = watched(state, number)
     if found is None or found[0].suspicion is not None:
         return
@@ -65,7 +64,9 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
     is_told = not is_sure and (progress_watch.is_counted(state) or own_limit(state, watch) is not None)
     watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told, is_sure)
     if is_told:
-        text = f"{_quiet(state, watch)}: its {counted(world.world_size, 'rank')} are asked where they are."
+        text = (
+            f"{_quiet(state, watch)}: the master asks {counted(world.world_size, 'rank')} for stacks and collectives."
+        )
         state.announce("HangSuspected", text, warning=True)
     for what in (COLLECTIVES, STACKS):
         hangs_diagnostics.ask(state, f"{name} {what}", what, is_ours=True)
@@ -73,15 +74,15 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
 
 
 def _quiet(state: State, watch: Watch) -> str:
-    """`No rank of generation 1.2 has made a step for 61 s`."""
+    """`No rank of generation 1.2 has completed a step for 61 s`."""
     phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
     since = watch.began if not watch.step else watch.stepped_at
-    doing = "" if phase == STEP else f" (in its {phase}, which may take {seconds(limit)})"
-    return f"No rank of generation {watch.generation} has made a step for {seconds(state.now - since)}{doing}"
+    doing = "" if phase == STEP else f" (phase {phase}, limit {seconds(limit)})"
+    return f"No rank of generation {watch.generation} has completed a step for {seconds(state.now - since)}{doing}"
 
 
 def advance(state: State) -> None:
-    """At the end of a step: are all answers there?"""
+    """Runs at the end of a step: handles the collections that are complete."""
     complete, state.hangs.answered = state.hangs.answered, []
     for collection in complete:
         _answered(state, collection)
@@ -109,7 +110,7 @@ def _looked(state: State, watch: Watch, world: World, collection: Collection) ->
 
 # -- conclusion ---------------------------------------------------------------------------------------------------
 def conclude(state: State, number: str) -> None:
-    """All have answered. Where two members may not see each other, that is found out first."""
+    """All members have answered. If two members may be unable to reach each other, that is settled first."""
     found = watched(state, number)
     suspicion = found[0].suspicion if found is not None else None
     if found is None or suspicion is None:
@@ -123,14 +124,15 @@ def conclude(state: State, number: str) -> None:
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
     phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
     is_counted, own = progress_watch.is_counted(state), own_limit(state, watch)
-    told = hangs_evidence.read(world.places.values(), world.done, suspicion.said[COLLECTIVES], suspicion.said[STACKS])
+    said = suspicion.said
+    evidence = hangs_evidence.read(world.places.values(), world.done, said[COLLECTIVES], said[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
     patience = limit / 2 if is_counted or own is not None else limit
-    finding = culprit.find(told, hangs_looks.PENDING if suspicion.is_sure else patience, nodes)
+    finding = culprit.find(evidence, hangs_looks.PENDING if suspicion.is_sure else patience, nodes)
     if suspicion.is_sure and not finding.is_certain:
-        watch.suspicion = None  # it has gone on meanwhile
+        watch.suspicion = None  # the ranks have made progress meanwhile
         return
-    is_explained = suspicion.is_sure or finding.moves or any(each.is_stopped for each in told)
+    is_explained = suspicion.is_sure or finding.moves or any(each.is_stopped for each in evidence)
     cut = [] if is_explained else partition.of_a_hang(state)
     if cut:
         watch.suspicion = None
@@ -144,16 +146,18 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
     elif phase == STEP and own is None and not (finding.is_certain or finding.is_odd):
         watch.lenient = True
         more = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
-        progress_watch.drop(state, watch, f"{_what_goes_on(finding)}, so it has the {seconds(more)} of an evaluation")
+        progress_watch.drop(
+            state, watch, f"{_activity(finding)}, so the limit of an evaluation applies, {seconds(more)}"
+        )
     elif phase == STEP and own is None and hangs_looks.may_take_longer(state, watch, finding, limit):
-        _let_work(state, watch, finding, told)
+        _let_work(state, watch, finding, evidence)
     else:
         watch.suspicion = None
         _end(state, watch, finding)
 
 
-def _let_work(state: State, watch: Watch, finding: Finding, told: list[Told]) -> None:
-    """Said once, whatever is asked again later."""
+def _let_work(state: State, watch: Watch, finding: Finding, evidence: list[Told]) -> None:
+    """Gives a rank that works more time. Reported once, even if the ranks are asked again later."""
     watch.suspicion, was_lenient, watch.lenient = None, watch.looks.is_let_work, True
     watch.looks.is_let_work = True
     progress_watch.look_in(state, watch)
@@ -161,26 +165,27 @@ def _let_work(state: State, watch: Watch, finding: Finding, told: list[Told]) ->
         return
     most = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
     text = (
-        f"{_quiet(state, watch)}: {hangs_looks.at_work(finding, told)}. That may take {seconds(most)} (--hang-after)."
+        f"{_quiet(state, watch)}: {hangs_looks.at_work(finding, evidence)}. The limit is now {seconds(most)} "
+        "(--hang-after)."
     )
     state.announce("SlowStep", text, warning=True)
 
 
-def _what_goes_on(finding: Finding) -> str:
-    return "collectives go on" if finding.moves else finding.sentence
+def _activity(finding: Finding) -> str:
+    return "its ranks still start collectives" if finding.moves else finding.sentence
 
 
 def _cannot_count(state: State, watch: Watch) -> None:
-    """Told once a job."""
+    """Steps cannot be counted. Reported once for a job."""
     watch.suspicion = None
     progress_watch.look_in(state, watch, hangs_limits.limit(state.hangs.pace, state.spec, INIT, state.now))
     if state.hangs.pace.told_uncounted:
         return
     state.hangs.pace.told_uncounted = True
     text = (
-        f"No rank of this job has shown a step in {seconds(state.now - watch.began)}: steps are counted by torch's "
-        f"optimizers and DataLoaders. Whether it hangs cannot be told from that, so only a stopped process, or a "
-        f"collective or rendezvous that is waited in for long, ends a generation."
+        f"No rank of this job has shown a step in {seconds(state.now - watch.began)}: only steps of torch's optimizers "
+        f"and DataLoaders are counted. Step-based hang detection is off; stopped processes, and collectives or a "
+        f"rendezvous that do not complete, are still detected."
     )
     state.announce("HangDetectionUnavailable", text, warning=True)
     state.mark_status()
@@ -193,18 +198,18 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
     if member is None or not is_repeat:
         recovery.begin(state, KIND, f"{reason}.", member)
         if member is not None:
-            nodecheck_gate.ask(state, member, "it was to blame for a hang")
+            nodecheck_gate.ask(state, member, "it caused a hang")
         return
-    reason = f"{reason}. It was to blame for a hang before, so {member.id} is replaced."
+    reason = f"{reason}. {member.id} caused a hang before, so it is replaced."
     recovery.begin(state, KIND, reason, member)
     if state.spec.is_adopted:
-        delete_pod.dismiss(state, member, f"{member.id} hangs again and again; its controller makes another.")
+        delete_pod.dismiss(state, member, f"{member.id} caused more than one hang; its controller creates another pod.")
     elif _may_be_replaced(state):
         member.hung = True
         pod_status.fail(state, member, reason, HUNG)
 
 
 def _may_be_replaced(state: State) -> bool:
-    """Where a lost member is not replaced, it is better kept."""
+    """If a lost member would not be replaced, the member is kept."""
     most = state.spec.max_relaunches
     return most is None or state.placement.relaunches < most

@@ -1,8 +1,7 @@
-"""Questions to every member (stacks, collectives): asked at once, answered within six seconds or counted as missing.
+"""Asks every member for diagnostics (stacks, collectives); an answer later than six seconds counts as missing.
 
-A rehearsal is a question to one member alone: the members of a job have the same script, and it takes as long as the
-script's imports.
-"""
+A rehearsal goes to one member alone: all members of a job have the same script, and a rehearsal takes as long as the
+script's imports."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from outrider.wire.messages.diagnostics import REHEARSAL, Answer, Ask
 
 ANSWER_WITHIN = 6.0
 REHEARSED_WITHIN = 140.0
-"""The sidecar answers after 130 s at the latest (`outrider.sidecar.shell.hooks_link`)."""
+"""Seconds for an answer to a rehearsal: the sidecar sends one within 130 s (`outrider.sidecar.shell.hooks_link`)."""
 
 
 def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:
-    """Asks every member of the world, or every member where there is none. Where we ask, the answers stay here."""
+    """Asks the generation's members, or all members if there is none. `is_ours`: the answers stay in the master."""
     collection = Collection(request, what, is_ours=is_ours)
     state.hangs.collections[request] = collection
     world = state.world
@@ -33,7 +32,7 @@ def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None
         if member is None or not _can_answer(state, member_id):
             collection.missing.add(member_id)
             continue
-        reason = f"{member.id} is asked for its {what}."
+        reason = f"The master asks {member.id} for its {what}."
         number = orders.give(state, member, lambda order: Ask(order, what), reason)
         collection.orders[number] = member.id
     seconds = REHEARSED_WITHIN if what == REHEARSAL else ANSWER_WITHIN
@@ -58,7 +57,7 @@ def answered(state: State, member: Member, message: Answer) -> None:
 
 
 def overdue(state: State, request: str) -> None:
-    """Who has not answered is missing: in a hang that is what one wants to know."""
+    """Counts members that have not answered as missing; in a hang that is evidence."""
     collection = state.hangs.collections.get(request)
     if collection is None:
         return
@@ -82,5 +81,5 @@ def _deliver_if_complete(state: State, collection: Collection) -> None:
         return
     bodies = tuple(sorted(collection.bodies.items()))
     total = len(bodies) + len(collection.missing)
-    reason = f"{len(bodies)} of {total} members gave their {collection.what}."
+    reason = f"{len(bodies)} of {total} members sent their {collection.what}."
     state.act(Deliver(collection.request, bodies, tuple(sorted(collection.missing)), state.generation, reason))

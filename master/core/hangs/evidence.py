@@ -1,8 +1,7 @@
-"""What is known of each rank of a world whose ranks were asked where they are. It comes from the members' answers
-(`hangs.evidence_reader`).
+"""Combines the answers of all members into what is known about each rank of a generation.
 
-A rank is known by its member's place in the world and its local rank, whatever number it gives itself.
-"""
+The answers are parsed in `hangs.evidence_reader`. A rank is identified by its member's place in the generation and its
+local rank, whatever rank it reports for itself."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ NOTHING = Row("", "", None, ())
 def read(
     places: Iterable[Place], done: set[MemberId], collectives: Mapping[MemberId, Rows], stacks: Mapping[MemberId, Rows]
 ) -> list[Told]:
-    """By rank. One that its member does not name, though it answers, has ended."""
+    """The evidence in the order of ranks. A rank that is missing in its member's answer has ended."""
     found = []
     for place in places:
         one, other = collectives.get(place.member) or {}, stacks.get(place.member) or {}
@@ -28,12 +27,12 @@ def read(
         for local_rank in range(place.nproc):
             has_ended = place.member in done or (bool(named) and local_rank not in named)
             rows = (one.get(local_rank, NOTHING), other.get(local_rank, NOTHING))
-            found.append(_told(place, local_rank, *rows, has_ended=has_ended))
-    return sorted(found, key=lambda told: told.rank)
+            found.append(_of_rank(place, local_rank, *rows, has_ended=has_ended))
+    return sorted(found, key=lambda each: each.rank)
 
 
-def _told(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> Told:
-    """`one` is of its collectives, `other` has its stack."""
+def _of_rank(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> Told:
+    """`one` is the row with the collectives of the rank, `other` the row with its stack."""
     rank = place.first_rank + local_rank
     if has_ended:
         return Told(rank, place.member, ENDED)
@@ -57,7 +56,7 @@ LIBRARY = re.compile(r"/lib(64)?/python\d[.\d]*/")
 
 
 def place(stack: tuple[str, ...]) -> str:
-    """The deepest line that the user wrote; empty where there is none."""
+    """The deepest frame of the user's own code; empty if there is none."""
     for frame in stack:
         if not any(part in frame for part in NOT_THE_SCRIPTS) and not LIBRARY.search(frame):
             return short(frame)
@@ -65,10 +64,10 @@ def place(stack: tuple[str, ...]) -> str:
 
 
 def waits_for_others(stack: tuple[str, ...]) -> bool:
-    """It is inside a call of torch.distributed, or in a backward pass, in which DDP waits for the others' gradients."""
+    """Whether a stack is in a call of torch.distributed or in a backward pass (DDP waits for gradients there)."""
     return any("/torch/distributed/" in frame or frame.endswith(" _engine_run_backward") for frame in stack)
 
 
 def is_meeting(stack: tuple[str, ...]) -> bool:
-    """It waits for the others before there is a process group."""
+    """Whether a stack is in the rendezvous, before there is a process group."""
     return any(frame.endswith((" init_process_group", " _env_rendezvous_handler")) for frame in stack)

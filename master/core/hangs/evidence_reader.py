@@ -1,8 +1,7 @@
-"""What one member answers when it is asked where its ranks are, read from its JSON as it comes.
+"""Parses the JSON in which a member answers what its ranks are doing.
 
-An answer is JSON that anybody may have written: what is not as it should be is not there. Answers of thousands come
-within seconds, so that each is read in the step that brings it, and what they have in common is kept once (`Known`).
-"""
+Any process may have written an answer, so invalid parts of it are ignored. Thousands of answers come within seconds, so
+each is parsed in the step that brings it, and values that many of them share are stored once (`Known`)."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ Found = TypeVar("Found")
 
 
 def rows(body: str, known: Known) -> Rows:
-    """Empty where it is no such answer."""
+    """The rows by local rank; empty if the text is not such an answer."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
@@ -54,14 +53,14 @@ def _used(found: object) -> Used | None:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """A finite one; JSON may hold whole numbers that no float can."""
+    """Whether a value is a finite number: JSON may hold integers beyond the range of floats."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:
         return False
 
 
-def _kept(value: Found, known: Known) -> Found:
+def _shared(value: Found, known: Known) -> Found:
     found: Found = known.setdefault(value, value)
     return found
 
@@ -72,7 +71,7 @@ def _text(value: object) -> str:
 
 # -- collectives --------------------------------------------------------------------------------------------------
 def _calls(row: Mapping[str, Any], known: Known) -> Iterable[Call]:
-    """One a group; of hooks that tell only one, that one."""
+    """One call for each group; older hooks report a single one."""
     listed = row.get("groups")
     entries = listed if isinstance(listed, list) and listed else [row.get("collective")]
     for entry in entries:
@@ -100,7 +99,7 @@ def _call(entry: Mapping[str, Any], known: Known) -> Call | None:
         shape,
         short(_word(entry.get("frame"))),
         float(age),
-        _kept(members, known),
+        _shared(members, known),
     )
 
 
@@ -110,17 +109,17 @@ def _word(value: object) -> str:
 
 # -- stacks -------------------------------------------------------------------------------------------------------
 def _stack(text: object, known: Known) -> tuple[str, ...]:
-    """Of the main thread, which faulthandler writes last: it is the oldest."""
+    """The frames of the main thread, which faulthandler writes last because it is the oldest."""
     frames: list[str] = []
     for line in text.splitlines() if isinstance(text, str) else ():
         if THREAD.match(line):
             frames = []
         elif match := FRAME.match(line):
             frames.append(f"{match['file']}:{match['line']} {match['name']}"[:LONGEST_WORD])
-    return _kept(tuple(_kept(frame, known) for frame in frames), known)
+    return _shared(tuple(_shared(frame, known) for frame in frames), known)
 
 
 def short(frame: str) -> str:
-    """`train.py:33 main`: the folder says nothing that its user does not know."""
+    """`train.py:33 main`: the frame without the folder, which the user knows."""
     path, colon, rest = frame.rpartition(":")
     return f"{path.rsplit('/', 1)[-1]}{colon}{rest}"

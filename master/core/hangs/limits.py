@@ -1,19 +1,19 @@
-"""How long a generation may show no progress, and what the job's own past says about that.
+"""Limits on how long a generation may show no progress, which grow with the job's own past.
 
 Progress is a step that a rank's page did not show before, or another phase. Only the master's own clock measures it:
-the ages and durations that a rank claims are measured against nothing, so that a wrong one cannot hide or make a hang.
-The most patient phase of any rank counts, because the others wait for that rank:
+the ages and durations that a rank claims are not trusted, so a wrong one can neither hide nor cause a hang. Of the
+phases that ranks are in, the one with the longest limit counts, because the others wait for that rank:
 
     step        max(60 s, 10 × the slowest recent step)
     init        max(600 s, 10 × the longest so far): until the first step is over, and while no step's duration is known
     checkpoint  max(600 s, 5 × the longest so far)
     eval        max(600 s, 10 × the longest so far)
 
-A limit that the user gives is the limit, whatever the past was.
+A limit that the user sets applies as it is, whatever the past was.
 
-Phases that change without a step cannot go on for ever: all limits together are the longest that any job goes without
-one. A duration is remembered only where the rank was heard all the while, or a deaf master would grow patient.
-"""
+Phases that change without a step cannot last for ever: no job may go without a step for longer than the sum of all
+limits. A duration is remembered only if the rank was heard all the time; otherwise a master that hears nothing would
+extend its limits."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PHASES = (INIT, STEP, CHECKPOINT, EVAL)
 LEAST = {STEP: 60.0, INIT: 600.0, CHECKPOINT: 600.0, EVAL: 600.0}
 TIMES = {STEP: 10, INIT: 10, CHECKPOINT: 5, EVAL: 10}
 HEARD_THROUGHOUT = 2.5
-"""Seconds between two reports of a rank within which nothing can have been missed."""
+"""Seconds between two reports of a rank: if it is not more, the master has missed none."""
 RECENT = 3600.0
-"""Seconds, beside ten times its own length, for which a slow step is recent."""
+"""Seconds for which a slow step counts as recent, in addition to ten times its own duration."""
 SHORTEST, KEPT = 1.0, 32
-"""Seconds of the shortest step that is remembered, and how many are."""
+"""The shortest step that is remembered, in seconds, and how many steps are remembered."""
 FARTHEST_STEP = 1 << 62
 
 
@@ -44,7 +44,7 @@ def begin(generation: Generation, now: float) -> Watch:
 
 # -- what a report shows ------------------------------------------------------------------------------------------
 def note(watch: Watch, pace: Pace, member: MemberId, rows: Iterable[RankProgress], now: float) -> bool:
-    """True where a rank has made progress. O(the member's own ranks)."""
+    """Notes what a report shows. True if a rank has made progress. O(the member's own ranks)."""
     watch.heard_at = now
     moved = False
     for row in rows:
@@ -57,7 +57,7 @@ def note(watch: Watch, pace: Pace, member: MemberId, rows: Iterable[RankProgress
 def _note_rank(watch: Watch, pace: Pace, key: tuple[MemberId, int], row: RankProgress, now: float) -> bool:
     phase = row.phase if row.phase in PHASES else STEP
     step = min(max(row.step, 0), FARTHEST_STEP)
-    if phase == STEP and 0 < row.step_seconds <= now - watch.began:  # two steps, between which no report may have come
+    if phase == STEP and 0 < row.step_seconds <= now - watch.began:  # two steps, maybe with no report between them
         pace.knows_steps = True
     seen = watch.ranks.get(key)
     if seen is None:
@@ -95,7 +95,7 @@ def _step(watch: Watch, pace: Pace, seen: Seen, phase: str, step: int, now: floa
 
 
 def _remember_step(pace: Pace, now: float, took: float) -> None:
-    """So long no step was seen, from report to report: where each of them shows new steps, that is no time at all."""
+    """Remembers the time from report to report without a new step, which is 0 if every report shows new steps."""
     if took < SHORTEST:
         return
     slow = pace.slow_steps
@@ -113,20 +113,20 @@ def _phase_over(watch: Watch, pace: Pace, seen: Seen, now: float) -> None:
 
 
 def note_stall(watch: Watch, lost: float, now: float) -> None:
-    """This process was paused: nothing could be heard."""
+    """The master itself was paused and heard nothing, so the lost time does not count."""
     watch.since = min(now, watch.since + lost)
     watch.stepped_at = min(now, watch.stepped_at + lost)
 
 
 # -- limits -------------------------------------------------------------------------------------------------------
 def asked(spec: JobSpec, phase: str) -> float | None:
-    """The user's own limit."""
+    """The limit that the user has set for this phase, if any."""
     own = {STEP: spec.hang_step, INIT: spec.hang_init, CHECKPOINT: spec.hang_checkpoint, EVAL: spec.hang_eval}
     return own[phase]
 
 
 def limit(pace: Pace, spec: JobSpec, phase: str, now: float) -> float:
-    """Seconds without progress that are too many in this phase."""
+    """Seconds without progress after which this phase counts as hung."""
     own = asked(spec, phase)
     if own is not None:
         return own
@@ -135,7 +135,7 @@ def limit(pace: Pace, spec: JobSpec, phase: str, now: float) -> float:
 
 
 def slowest_step(pace: Pace, now: float) -> float:
-    """Seconds; 0 where no recent one was slow."""
+    """Seconds of the slowest recent step; 0 if none was slow."""
     slow = pace.slow_steps
     while slow and now - slow[0][0] > RECENT + 10 * slow[0][1]:
         slow.popleft()
@@ -143,7 +143,7 @@ def slowest_step(pace: Pace, now: float) -> float:
 
 
 def ruling(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> tuple[str, float]:
-    """The phase that counts now, and its limit."""
+    """The phase with the longest limit now, and that limit."""
     there = {phase for phase, count in watch.phases.items() if count > 0} or {INIT}
     if STEP in there and not pace.knows_steps:
         there.add(INIT)
@@ -153,13 +153,13 @@ def ruling(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> tuple[str, fl
 
 
 def due(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> float:
-    """When it hangs, if nothing more is seen."""
+    """When the generation counts as hung if there is no further progress."""
     longest = sum(limit(pace, spec, phase, now) for phase in PHASES)
     return min(watch.since + ruling(watch, pace, spec, now)[1], watch.stepped_at + longest)
 
 
 def look_again(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> float:
-    """The next moment at which it could hang: a limit may become shorter by a change of phase, which is progress."""
+    """The earliest time of a hang. A change of phase is progress, but may shorten the limit."""
     shortest = min(limit(Pace(), spec, phase, now) for phase in PHASES)
     return min(due(watch, pace, spec, now), now + shortest)
 
@@ -177,16 +177,16 @@ def saved_watch(watch: Watch, pace: Pace, spec: JobSpec, now: float, offset: flo
     }
 
 
-def taken_over(kept: Mapping[str, Any], generation: Generation, now: float, offset: float) -> Watch:
-    """The watch of a generation that an earlier master started: what it knew counts, as far as no rank has gone on
-    since it was written. Seconds count as that one had measured them until then: its wall clock may be an hour behind
-    ours, and the hour would make a hang of a save. So the time without a master is nobody's."""
+def taken_over(saved: Mapping[str, Any], generation: Generation, now: float, offset: float) -> Watch:
+    """The watch of a generation that an earlier master started. What that master saved counts unless a rank has made
+    progress since. Its durations end at the moment of the save: its wall clock may be an hour behind ours, and that
+    hour would look like a hang. So the time without a master does not count."""
     watch = begin(generation, now)
-    if kept:
-        written = float(kept.get("written", now + offset))
+    if saved:
+        written = float(saved.get("written", now + offset))
         watch.began, watch.since, watch.stepped_at = (
-            now - max(0.0, written - float(kept[name])) for name in ("began", "since", "stepped_at")
+            now - max(0.0, written - float(saved[name])) for name in ("began", "since", "stepped_at")
         )
-        watch.step, watch.ending = int(kept["step"]), bool(kept["ending"])
-        watch.inherited = (watch.step, str(kept["phase"]))
+        watch.step, watch.ending = int(saved["step"]), bool(saved["ending"])
+        watch.inherited = (watch.step, str(saved["phase"]))
     return watch

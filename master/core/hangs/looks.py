@@ -1,16 +1,17 @@
-"""Looks at the ranks of a generation that makes no progress: what is beyond doubt, and who works (ADR 37).
+"""Looks at the ranks of a generation without progress, to find certain hangs early and ranks that work (ADR 37).
 
-From 7 s without progress on each rank is asked now and then for its collectives, and its member for what its process
-has used. Two looks in a row that show the same beyond doubt end the generation at once, whatever limit there is:
+After 7 s without progress the master begins to look at each rank from time to time: it asks the rank for its
+collectives, and the rank's member for what the process has used. Two looks in a row that show the same certain hang end
+the generation at once, whatever the limit:
 
-- a process that is stopped by a signal, not by a debugger, and that others wait for;
-- all ranks of one process group wait in it, in collectives that do not fit together, and nothing moves;
-- others wait in a group for a rank that has left it: its process has ended, or it has destroyed the group.
+- a process is stopped by a signal (not by a debugger), and other ranks wait for it;
+- all ranks of one process group wait in it, in mismatched collectives, and nothing moves;
+- other ranks wait in a group for a rank that has left it: its process has ended, or it has destroyed the group.
 
-What differs from one look to the next is work: CPU time, reads and writes, bytes over TCP, the main thread's place,
-descendants, collectives. A rank that works and keeps others waiting has the time of an evaluation. One that has done
-nothing for the limit of a step is hung. A limit that the user gives is the limit: then there are no looks.
-"""
+A difference from one look to the next is work: CPU time, reads and writes, bytes over TCP, the position of the main
+thread, descendants, collectives. A rank that works while others wait for it gets the limit of an evaluation. A rank
+that has done nothing for the limit of a step is hung. If the user has set a limit, that limit applies and there are no
+looks."""
 
 from __future__ import annotations
 
@@ -30,18 +31,20 @@ from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 
 AGAIN, SLOWER, LONGEST_PAUSE = 4.0, 1.5, 20.0
-"""Seconds between the first two, how much longer each pause is than all before it, and the longest."""
+"""Seconds between the first two looks, the factor by which the time since the last progress grows until the next
+look, and the longest pause in seconds."""
 OF_A_STEP = 1.5
-"""Times the slowest recent step: steps of half a minute are not asked about each time."""
+"""Multiple of the slowest recent step before the first look, so that steps of half a minute cause none."""
 PENDING = 5.0
-"""Seconds after which a collective that is not over is waited in."""
+"""Seconds after which an incomplete collective counts as one in which a rank waits."""
 LEAST_CPU, CPU_SHARE, MUTE_SHARE = 0.03, 0.002, 0.02
-"""Seconds, and share of the time between two looks: threads that only wake up now and then use less. Of a rank that
-answers nothing, because something holds its GIL, each other thread of Python's wakes up every 5 ms to ask for it."""
+"""CPU seconds, and shares of the time between two looks, that count as work: idle threads that wake up now and then use
+less. The third is for a rank that does not respond because its GIL is held: each of its other Python threads wakes up
+every 5 ms to request it."""
 SIGNS_OF_LIFE = 1024.0
-"""Bytes a second that libraries send while nothing is done: NCCL's RAS (2.24 and newer) 120 for each connection."""
+"""Bytes a second that idle libraries may send: NCCL's RAS (2.24 and newer) sends 120 for each connection."""
 EQUAL_SHAPES = ("all_reduce", "reduce", "broadcast", "barrier", "reduce_scatter")
-"""Collectives whose tensors are of one shape on all ranks: others may gather unequal ones."""
+"""Collectives whose tensors have one shape on all ranks; other collectives may gather unequal ones."""
 
 
 # -- asking -------------------------------------------------------------------------------------------------------
@@ -75,23 +78,23 @@ def is_look(watch: Watch, request: str) -> bool:
     return request == watch.looks.request
 
 
-# -- what they show -----------------------------------------------------------------------------------------------
-def answered(state: State, watch: Watch, world: World, said: Mapping[MemberId, Rows]) -> bool:
-    """True where two in a row have shown the same beyond doubt."""
+# -- evaluation ---------------------------------------------------------------------------------------------------
+def answered(state: State, watch: Watch, world: World, answers: Mapping[MemberId, Rows]) -> bool:
+    """Evaluates a look. True if two in a row have shown the same certain hang."""
     looks = watch.looks
     looks.request = ""
-    told = hangs_evidence.read(world.places.values(), world.done, said, {})
-    before, looks.told = looks.told, told
+    evidence = hangs_evidence.read(world.places.values(), world.done, answers, {})
+    before, looks.told = looks.told, evidence
     passed, looks.at = state.now - looks.at, state.now
     if looks.since != watch.since:
         return False
-    pairs = {new.rank: (old, new) for old, new in zip(before or told, told, strict=True)}
+    pairs = {new.rank: (old, new) for old, new in zip(before or evidence, evidence, strict=True)}
     working = {rank for rank, (old, new) in pairs.items() if has_worked(old, new, passed)}
     looks.worked.update(dict.fromkeys(working, state.now))
     moving = {rank for rank, (old, new) in pairs.items() if _has_sent(old, new, passed)}
     if moving:
         looks.moved = state.now
-    earlier, looks.doubtless = looks.doubtless, beyond_doubt(told, working, moving)
+    earlier, looks.doubtless = looks.doubtless, certain_hang(evidence, working, moving)
     if looks.doubtless is not None and looks.doubtless != earlier:
         progress_watch.look_at_ranks_in(state, watch, AGAIN)
         return False
@@ -99,7 +102,7 @@ def answered(state: State, watch: Watch, world: World, said: Mapping[MemberId, R
 
 
 def has_worked(old: Told, new: Told, seconds: float) -> bool:
-    """From one look to the next."""
+    """Whether a rank has worked from one look to the next."""
     if new.is_stopped or new.process == ENDED or not _can_be_compared(old, new):
         return False
     if None not in (old.frames, new.frames) and old.frames != new.frames:
@@ -113,7 +116,7 @@ def has_worked(old: Told, new: Told, seconds: float) -> bool:
 
 
 def _can_be_compared(old: Told, new: Told) -> bool:
-    """The store's bytes are known only of a rank that has answered."""
+    """Two looks compare only if the rank answered both or neither: otherwise the bytes of the store are unknown."""
     return old.has_recorder == new.has_recorder
 
 
@@ -123,37 +126,37 @@ def _has_sent(old: Told, new: Told, seconds: float) -> bool:
     return abs(new.used.net - old.used.net) > SIGNS_OF_LIFE * seconds
 
 
-# -- beyond doubt -------------------------------------------------------------------------------------------------
-def beyond_doubt(told: list[Told], working: set[int], moving: set[int]) -> object:
-    """What is, so that two of it can be compared; None where nothing is."""
-    waiting = {each.rank: culprit.pending(each, PENDING) for each in told}
+# -- certain hangs ------------------------------------------------------------------------------------------------
+def certain_hang(evidence: list[Told], working: set[int], moving: set[int]) -> object:
+    """What makes the hang certain, as a value that can be compared with that of another look; None if nothing does."""
+    waiting = {each.rank: culprit.pending(each, PENDING) for each in evidence}
     calls = [call for own in waiting.values() for call in own]
-    for each in told:
+    for each in evidence:
         if each.process == STOPPED and any(_is_in(each.rank, call) for call in calls):
             return ("stopped", each.rank)
         has_gone = each.process == ENDED or each.has_left
         if has_gone and not waiting[each.rank] and any(_is_in(each.rank, call) for call in calls):
             return ("left", each.rank)
-    return _unfit(told, waiting, working, moving)
+    return _mismatch(evidence, waiting, working, moving)
 
 
 def _is_in(rank: int, call: Call) -> bool:
     return call.is_of_all or rank in call.members
 
 
-def _unfit(told: list[Told], waiting: Mapping[int, list[Call]], working: set[int], moving: set[int]) -> object:
-    """A group all of whose ranks wait in it, and whose collectives can never come together."""
+def _mismatch(evidence: list[Told], waiting: Mapping[int, list[Call]], working: set[int], moving: set[int]) -> object:
+    """A group in which all ranks wait, in collectives that can never complete together."""
     groups: dict[str, dict[int, Call]] = {}
     for rank, calls in waiting.items():
         for call in calls:
             groups.setdefault(call.group, {})[rank] = call
     for name, calls_of in sorted(groups.items()):
         some = next(iter(calls_of.values()))
-        ranks = {each.rank for each in told} if some.is_of_all else set(some.members)
+        ranks = {each.rank for each in evidence} if some.is_of_all else set(some.members)
         if len(ranks) < 2 or ranks != calls_of.keys() or ranks & moving:
             continue
         numbers = {call.seq for call in calls_of.values()}
-        if len(numbers) > 1 and ranks & working:  # what one has been through already, another may still be at
+        if len(numbers) > 1 and ranks & working:  # a rank may still be in a collective that another has completed
             continue
         if len(numbers) > 1 or _is_unlike(list(calls_of.values())):
             return ("unfit", name, tuple(sorted((rank, call.seq, call.op) for rank, call in calls_of.items())))
@@ -168,13 +171,13 @@ def _is_unlike(calls: list[Call]) -> bool:
 
 # -- who works ----------------------------------------------------------------------------------------------------
 def _last_at_work(looks: Looks, ranks: Iterable[int]) -> float | None:
-    """When one of these was last seen at work; of nobody in particular: when bytes moved."""
+    """When one of these ranks was last seen at work; without ranks: when bytes last moved."""
     times = [looks.worked[rank] for rank in ranks if rank in looks.worked]
     return max(times, default=None) if ranks else looks.moved
 
 
 def may_take_longer(state: State, watch: Watch, finding: Finding, limit: float) -> bool:
-    """Whom the others wait for has worked within the limit of a step."""
+    """Whether a rank that the others wait for has worked within the limit of a step."""
     looks = watch.looks
     looks.at_work = finding.ranks
     at = _last_at_work(looks, finding.ranks) if looks.since == watch.since else None
@@ -182,24 +185,24 @@ def may_take_longer(state: State, watch: Watch, finding: Finding, limit: float) 
 
 
 def is_idle_again(state: State, watch: Watch) -> bool:
-    """Those that were given longer have done nothing for the limit of a step."""
+    """Whether the ranks that got more time have done nothing for the limit of a step."""
     looks = watch.looks
     if not (looks.is_let_work and watch.lenient):
         return False
     at, limit = _last_at_work(looks, looks.at_work), hangs_limits.limit(state.hangs.pace, state.spec, STEP, state.now)
     if at is None or state.now - at >= limit - 1e-6:
         return True
-    if at + limit - state.now < LONGEST_PAUSE:  # they are looked at when it is over
+    if at + limit - state.now < LONGEST_PAUSE:  # the next look is when the limit is over
         progress_watch.look_at_ranks_in(state, watch, at + limit - state.now)
     return False
 
 
-def at_work(finding: Finding, told: list[Told]) -> str:
+def at_work(finding: Finding, evidence: list[Told]) -> str:
     """`rank 0 on worker-0 works at up.py:7 hook, and 3 ranks wait for it`."""
-    ranks = [each for each in told if each.rank in finding.ranks]
+    ranks = [each for each in evidence if each.rank in finding.ranks]
     waits = f"{counted(finding.waiting, 'rank')} {'waits' if finding.waiting == 1 else 'wait'}"
     if not ranks:
-        return f"{finding.sentence}, but bytes of its ranks move"
+        return f"{finding.sentence}, but its ranks send bytes"
     place = hangs_evidence.place(ranks[0].stack) if len(ranks) == 1 else ""
     is_one = len(ranks) == 1
     text = f"{culprit.who(ranks, {})} {'works' if is_one else 'work'}" + (f" at {place}" if place else "")

@@ -1,5 +1,6 @@
-"""Keeps an eye on the running generation's progress: when to look, and what is noted meanwhile. What follows from it is
-decided in `hangs.detector`."""
+"""Watches the progress of the running generation: sets the timers of looks, and notes steps and pauses.
+
+What follows from missing progress is decided in `hangs.detector`."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from outrider.master.core.state.occurrences import (
 from outrider.wire.messages.report import Report
 
 FIRST_REPORTS = 3.0
-"""Seconds until a new master knows what its members' ranks do, and so how long they may."""
+"""Seconds until a new master knows the phase of each rank, and so the limit that applies."""
 LOOK = 7.0
-"""Seconds without progress after which ranks are looked at."""
+"""Seconds without progress before the first look at the ranks."""
 
 
 def begin(state: State, _started: GenerationStarted) -> None:
-    """The world is told to start."""
+    """A generation is started."""
     world = state.world
     assert world is not None
     state.hangs.watch = hangs_limits.begin(world.generation, state.now)
@@ -34,20 +35,20 @@ def begin(state: State, _started: GenerationStarted) -> None:
 
 
 def take_over(state: State, adopted: GenerationAdopted) -> None:
-    """An earlier master's world runs on."""
+    """A generation that an earlier master started continues."""
     state.hangs.watch = hangs_limits.taken_over(adopted.progress, state.generation, state.now, state.unix_offset)
     look_in(state, state.hangs.watch, FIRST_REPORTS)
     look_at_ranks_in(state, state.hangs.watch, LOOK)
 
 
 def edited(state: State, _edited: SpecEdited) -> None:
-    """The limits may be others now."""
+    """The limits may have changed."""
     if state.hangs.watch is not None:
         look_in(state, state.hangs.watch)
 
 
 def look_in(state: State, watch: Watch, after: float | None = None) -> None:
-    """Sets the moment at which it is looked at next; without one the first at which it could hang."""
+    """Sets the next check for a hang, by default at the earliest time at which the generation could hang."""
     at = hangs_limits.look_again(watch, state.hangs.pace, state.spec, state.now) if after is None else state.now + after
     state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
 
@@ -57,7 +58,7 @@ def look_at_ranks_in(state: State, watch: Watch, seconds: float) -> None:
 
 
 def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
-    """The generation that runs, where hangs are looked for; `number`: only that one."""
+    """The running generation, if hang detection is on; `number`: only if it is this generation."""
     watch, world = state.hangs.watch, state.world
     if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
         return None
@@ -66,38 +67,38 @@ def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
 
 
 def own_limit(state: State, watch: Watch) -> float | None:
-    """Of the phase that counts, as the user has given it."""
+    """The limit that the user has set for the phase that counts, if any."""
     return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0])
 
 
 def note_started(state: State, _started: WorkersStarted) -> None:
-    """The processes of one more member exist: those of the others could do nothing without them."""
+    """The processes of another member have started; the other ranks had to wait for them, so the clock restarts."""
     if state.hangs.watch is not None:
         state.hangs.watch.since = state.now
 
 
 def note_report(state: State, member: Member, report: Report) -> None:
-    """O(the member's own ranks)."""
+    """Notes the progress in a report. O(the member's own ranks)."""
     watch, world = state.hangs.watch, state.world
     if watch is None or world is None or report.generation != watch.generation or member.id not in world.places:
         return
     rows = [row for row in report.ranks if 0 <= row.local_rank < world.places[member.id].nproc]
     if hangs_limits.note(watch, state.hangs.pace, member.id, rows, state.now) and watch.suspicion is not None:
-        drop(state, watch, "its ranks go on")
+        drop(state, watch, "its ranks make progress again")
 
 
 def note_stepped(state: State, made: StepMade) -> None:
-    """A step that was never made before is told at once, before a report shows it."""
+    """Notes a new highest step, which a sidecar sends at once, before the next report."""
     watch, step = state.hangs.watch, made.step
     if watch is None or watch.generation != state.generation or step <= watch.step:
         return
     watch.step, watch.since, watch.stepped_at, watch.lenient = step, state.now, state.now, False
     if watch.suspicion is not None:
-        drop(state, watch, "its ranks go on")
+        drop(state, watch, "its ranks make progress again")
 
 
 def drop(state: State, watch: Watch, why: str) -> None:
-    """It was suspected, and does not hang."""
+    """Clears the suspicion: the generation does not hang."""
     suspicion, watch.suspicion = watch.suspicion, None
     look_in(state, watch)
     if suspicion is not None and suspicion.is_told:
@@ -105,7 +106,7 @@ def drop(state: State, watch: Watch, why: str) -> None:
 
 
 def is_counted(state: State) -> bool:
-    """Some rank of the job has shown a step, in whichever generation."""
+    """Whether a rank of the job has shown a step, in any generation."""
     return state.progress.first_step is not None
 
 
@@ -115,7 +116,7 @@ def note_stall(state: State, lost: float) -> None:
 
 
 def note_no_turn(state: State) -> None:
-    """Nobody could make a step until now, and everybody knows why."""
+    """No rank could make a step until now, for a known reason, so the clock restarts."""
     if state.hangs.watch is not None:
         state.hangs.watch.since = state.hangs.watch.stepped_at = state.now
 

@@ -53,7 +53,9 @@ def a_rank_does_not_come_to_a_collective_and_is_named_with_its_line(job: Trainin
     restart, world = job.training(SIZE, more=30)
     mark = job.mark()
     job.order(2, "[time.sleep(0.1) for _ in iter(int, 1)]")
-    event = begins_again(job, restart, mark, "rank 2 on", "has not come to gloo:barrier number", "in which 2 wait")
+    event = begins_again(
+        job, restart, mark, "rank 2 on", "has not entered gloo:barrier number", "in which 2 ranks wait"
+    )
     assert event["member"] == members(world)[2]
     assert event["reason"].count("train.py:") == 2
 
@@ -72,9 +74,11 @@ def a_rank_is_busy_in_c_and_holds_the_gil(job: Training) -> None:
     restart, world = job.training(SIZE, more=30)
     mark, victim = job.mark(), members(world)[0]
     job.order(0, "sum(range(10 ** 13))")
-    event = job.event("HangDetected", mark, "rank 0 on", "cannot say where it is, while 2 wait in gloo:barrier")
+    event = job.event(
+        "HangDetected", mark, "rank 0 on", "does not report its collectives, while 2 ranks wait in gloo:barrier"
+    )
     assert event["member"] == victim
-    job.event("MemberFailed", mark, victim, "was to blame for a hang before")
+    job.event("MemberFailed", mark, victim, "caused a hang before")
     _, new = job.training(SIZE, after=restart)
     assert victim not in members(new)
 
@@ -152,9 +156,7 @@ def test_hangs_of_three_members(tmp_path: Path, subtests: pytest.Subtests) -> No
 @pytest.mark.exhaustive
 def test_a_rank_that_never_comes_to_the_rendezvous_is_named(tmp_path: Path) -> None:
     with one_job(tmp_path, "--nnodes", "2", "--hang-after", f"init={LIMIT}", script=STUCK_AT_FIRST) as training:
-        event = training.event(
-            "HangDetected", 0, "in its init, which may take 8.0 s", "rank 1 on worker-1", "train.py:"
-        )
+        event = training.event("HangDetected", 0, "phase init, limit 8.0 s", "rank 1 on worker-1", "train.py:")
         assert event["member"] == "worker-1"
         training.training(2)
         training.end_well()
@@ -166,6 +168,6 @@ def test_where_no_limit_is_given_a_stopped_rank_is_ended_beyond_doubt(tmp_path: 
         restart, world = job.training(2, more=30)
         mark = job.mark()
         kill(pids(world)[1], signal.SIGSTOP)
-        job.event("HangDetected", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:")
+        job.event("HangDetected", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other rank waits in gloo:")
         assert "HangSuspected" not in job.told(mark), "nobody waited for the limit of a step"
         job.training(2, after=restart)

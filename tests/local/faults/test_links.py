@@ -59,7 +59,7 @@ def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Tr
             rule("-I", *pair)
         job.order(0, "time.sleep(1e6)")
         event = job.event(
-            "NetworkPartition", mark, "No rank has made a step for", f"{one} and {two} cannot see each other"
+            "NetworkPartition", mark, "No rank has completed a step for", f"{one} and {two} cannot see each other"
         )
         assert event["member"] == two
         _, new = job.training(3, after=restart)

@@ -1,4 +1,4 @@
-"""No progress: how long it is waited for, what is asked, and what is done."""
+"""Hangs: the limits, the questions to the ranks, and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.master.core.ranks import Answers, elsewhere, holds_the_gil, is_s
 
 ANSWERS_WITHIN = 8.0
 LONG = 4 * max(LEAST.values())
-"""Seconds in which whatever is looked for would have been found, and asked about again."""
+"""Seconds in which any hang would have been found, and the ranks asked again."""
 
 
 def hang(play: Play) -> None:
@@ -35,28 +35,28 @@ def asked_for(play: Play) -> list[str]:
 
 
 # -- detection and remedy -----------------------------------------------------------------------------------------
-def test_a_hang_is_seen_after_a_minute_and_begins_again_in_place_with_its_culprit_named() -> None:
+def test_a_hang_is_detected_after_a_minute_and_restarted_in_place_with_its_culprit_named() -> None:
     play = running(3)
     hang(play)
     took = play.until(lambda: has_hung(play), 100)
     assert LEAST[STEP] <= took <= LEAST[STEP] + ANSWERS_WITHIN
     fault = play.announced(hangs_detector.KIND)[0]
     assert (fault.member, fault.severity) == ("worker-1", "warning")
-    assert "rank 1 on worker-1 has not come to gloo:all_reduce number 14 (train.py:33 main)" in fault.reason
-    assert fault.reason.startswith("No rank of generation 1.1 has made a step for 6")
+    assert "rank 1 on worker-1 has not entered gloo:all_reduce number 14 (train.py:33 main)" in fault.reason
+    assert fault.reason.startswith("No rank of generation 1.1 has completed a step for 6")
     play.until_next(3)
     assert play.restarts_used() == 1
     assert not play.deleted()
 
 
-def test_nobody_is_asked_while_all_is_well() -> None:
+def test_no_rank_is_asked_while_training_makes_progress() -> None:
     play = running(3)
     play.run(600)
     assert asked_for(play) == []
     assert not play.announced("HangSuspected")
 
 
-def test_every_rank_is_asked_for_both_and_the_user_gets_none_of_the_answers() -> None:
+def test_every_rank_is_asked_for_collectives_and_stacks_and_the_user_gets_no_answer() -> None:
     play = running(3)
     hang(play)
     play.until(lambda: has_hung(play), 100)
@@ -73,7 +73,7 @@ def test_a_user_may_ask_at_the_same_time() -> None:
     assert [action.request for action in play.actions if isinstance(action, Deliver)] == ["r1"]
 
 
-def test_a_member_that_does_not_answer_is_to_blame() -> None:
+def test_a_member_that_does_not_answer_is_the_culprit() -> None:
     play = running(3)
     hang(play)
     play["worker-1"].answers = None
@@ -82,14 +82,14 @@ def test_a_member_that_does_not_answer_is_to_blame() -> None:
 
 
 @pytest.mark.parametrize("answers", [is_stopped(), holds_the_gil()])
-def test_a_rank_that_is_stopped_or_holds_the_gil_is_to_blame(answers: Answers) -> None:
+def test_a_rank_that_is_stopped_or_holds_the_gil_is_the_culprit(answers: Answers) -> None:
     play = running(3)
     play.hang("worker-2", answers)
     play.until(lambda: has_hung(play), 100)
     assert play.announced(hangs_detector.KIND)[0].member == "worker-2"
 
 
-def test_a_repeat_on_the_same_member_replaces_it() -> None:
+def test_a_second_hang_of_the_same_member_replaces_it() -> None:
     play = running(3)
     for _ in range(2):
         play.hang("worker-1", elsewhere(13))
@@ -97,11 +97,11 @@ def test_a_repeat_on_the_same_member_replaces_it() -> None:
         play.until(lambda number=number: play.is_running() and play.generation.number > number, 200)  # type: ignore[misc]
         play.run(5)
     assert "worker-1" not in play.world
-    assert "was to blame for a hang before" in play.announced("MemberFailed")[0].reason
+    assert "worker-1 caused a hang before" in play.announced("MemberFailed")[0].reason
     assert play.restarts_used() == 1
 
 
-def test_hangs_speak_against_the_node_of_their_culprit() -> None:
+def test_hangs_count_against_the_node_of_their_culprit() -> None:
     play = Play(job(4))
     play.nodes = {f"worker-{number}": f"n{number}" for number in range(4)}
     play.until_running(4)
@@ -115,7 +115,7 @@ def test_hangs_speak_against_the_node_of_their_culprit() -> None:
     assert made[-1].avoid == ("n1",)
 
 
-def test_a_hang_with_another_culprit_replaces_nobody() -> None:
+def test_a_hang_with_another_culprit_replaces_no_member() -> None:
     play = running(3)
     for culprit in ("worker-1", "worker-2"):
         play.hang(culprit, elsewhere(13))
@@ -125,7 +125,7 @@ def test_a_hang_with_another_culprit_replaces_nobody() -> None:
     assert play.restarts_used() == 2
 
 
-def test_a_repeat_where_lost_members_are_not_replaced_begins_again_in_place() -> None:
+def test_if_lost_members_are_not_replaced_a_second_hang_restarts_in_place() -> None:
     play = running(3, max_relaunches=0)
     for _ in range(2):
         hang(play)
@@ -134,7 +134,7 @@ def test_a_repeat_where_lost_members_are_not_replaced_begins_again_in_place() ->
     assert play.world == ["worker-0", "worker-1", "worker-2"]
 
 
-def test_of_an_adopted_job_the_pod_is_left_to_its_controller() -> None:
+def test_in_an_adopted_job_the_controller_replaces_the_pod() -> None:
     play = Play(job(2, is_adopted=True))
     play.run(0.1)
     for number in range(2):
@@ -152,7 +152,7 @@ def test_without_a_restart_left_the_job_fails_with_the_hang() -> None:
     play = running(2, max_restarts=0)
     hang(play)
     play.until(lambda: play.ended() is not None, 200)
-    assert "has not come to gloo:all_reduce number 14" in play.message
+    assert "has not entered gloo:all_reduce number 14" in play.message
     assert "no restart is allowed" in play.message
 
 
@@ -166,7 +166,7 @@ def test_a_loss_that_explains_the_hang_gives_the_restart_back() -> None:
 
 # -- limits -------------------------------------------------------------------------------------------------------
 def pause(play: Play, seconds: float) -> None:
-    """No rank makes a step for so long, and then all do again."""
+    """No rank makes a step for `seconds`, then all continue."""
     for actor in play.actors.values():
         actor.hung_at = play.now
     play.run(seconds)
@@ -190,10 +190,10 @@ def test_a_phase_has_its_own_limit(phase: str) -> None:
     play["worker-0"].phase = phase
     took = play.until(lambda: has_hung(play), 2000)
     assert LEAST[EVAL] <= took <= LEAST[EVAL] + ANSWERS_WITHIN + 2
-    assert f"(in its {phase}, which may take 600 s)" in play.announced(hangs_detector.KIND)[0].reason
+    assert f"(phase {phase}, limit 600 s)" in play.announced(hangs_detector.KIND)[0].reason
 
 
-def test_a_long_evaluation_makes_the_next_one_patient() -> None:
+def test_a_long_evaluation_raises_the_limit_of_the_next_one() -> None:
     play = running(2)
     for actor in play.actors.values():
         actor.hung_at, actor.phase = play.now, "eval"
@@ -207,7 +207,7 @@ def test_a_long_evaluation_makes_the_next_one_patient() -> None:
     assert 3990 <= play.until(lambda: has_hung(play), 5000) <= 4010 + ANSWERS_WITHIN
 
 
-def test_until_a_steps_duration_is_known_the_first_ones_have_the_time_of_an_init() -> None:
+def test_until_a_steps_duration_is_known_the_limit_of_an_init_applies() -> None:
     """A first step that compiles, a second one that compiles another graph, and jobs with steps of minutes."""
     play = Play(job(2))
     play.until_running(2)
@@ -219,7 +219,7 @@ def test_until_a_steps_duration_is_known_the_first_ones_have_the_time_of_an_init
     assert play.until(lambda: has_hung(play), 200) < 120
 
 
-def test_phases_that_change_without_a_step_do_not_go_on_for_ever() -> None:
+def test_phases_that_change_without_a_step_count_as_a_hang_in_the_end() -> None:
     play = running(2)
     hang(play)
 
@@ -232,27 +232,27 @@ def test_phases_that_change_without_a_step_do_not_go_on_for_ever() -> None:
     assert play.until(lambda: has_hung(play), 4000) <= longest + ANSWERS_WITHIN
 
 
-def test_the_users_own_limits_count() -> None:
+def test_the_users_own_limits_apply() -> None:
     play = running(2, hang_step=5.0)
     hang(play)
     assert play.until(lambda: has_hung(play), 100) <= 5 + ANSWERS_WITHIN
 
 
-def test_a_limit_that_the_user_gave_does_not_grow_with_what_was_slow_before() -> None:
+def test_a_limit_that_the_user_set_does_not_grow_with_slow_steps() -> None:
     play = running(2, hang_step=20.0)
     pause(play, 15)
     hang(play)
     assert play.until(lambda: has_hung(play), 400) <= 20 + ANSWERS_WITHIN
 
 
-def test_switched_off_nothing_is_looked_for() -> None:
+def test_without_hang_detection_no_rank_is_asked() -> None:
     play = running(2, hang_detection=False)
     hang(play)
     play.run(LONG)
     assert asked_for(play) == []
 
 
-def test_limits_that_are_edited_count_at_once() -> None:
+def test_edited_limits_apply_at_once() -> None:
     play = running(2, hang_detection=False)
     hang(play)
     play.run(100)
@@ -260,18 +260,21 @@ def test_limits_that_are_edited_count_at_once() -> None:
     assert play.until(lambda: has_hung(play), 100) <= ANSWERS_WITHIN
 
 
-# -- what is no hang ----------------------------------------------------------------------------------------------
-def test_where_collectives_go_on_it_has_the_time_of_an_evaluation() -> None:
+# -- what is not a hang -------------------------------------------------------------------------------------------
+def test_if_collectives_still_start_the_limit_of_an_evaluation_applies() -> None:
     play = running(2)
     play.hang("worker-1", trains_on(), trains_on())
     play.until(lambda: bool(play.announced("HangCleared")), 100)
-    assert "collectives go on, so it has the 600 s of an evaluation" in play.announced("HangCleared")[0].reason
+    assert (
+        "still start collectives, so the limit of an evaluation applies, 600 s"
+        in play.announced("HangCleared")[0].reason
+    )
     play.run(400)
     assert not has_hung(play)
     assert play.until(lambda: has_hung(play), 400) < 200
 
 
-def test_where_nobody_waits_it_has_the_time_of_an_evaluation_too() -> None:
+def test_if_no_rank_waits_the_limit_of_an_evaluation_applies_too() -> None:
     play = running(2)
     alike = Answers([], stack(70, "evaluate"))
     play.hang("worker-1", alike, alike)
@@ -284,7 +287,7 @@ def test_where_nobody_waits_it_has_the_time_of_an_evaluation_too() -> None:
     assert not has_hung(play)
 
 
-def test_a_limit_that_the_user_gave_counts_whatever_the_ranks_say() -> None:
+def test_a_limit_that_the_user_set_applies_whatever_the_evidence_is() -> None:
     play = running(2, hang_step=30.0)
     play.hang("worker-1", trains_on(), trains_on())
     assert play.until(lambda: has_hung(play), 100) <= 30 + ANSWERS_WITHIN
@@ -305,8 +308,8 @@ def test_a_step_while_the_answers_come_ends_the_suspicion() -> None:
     assert not has_hung(play)
 
 
-def test_a_step_that_was_never_made_before_is_told_at_once_and_is_progress() -> None:
-    """Before a report shows it: a world may make its first step a moment before its init has taken too long."""
+def test_a_new_highest_step_is_reported_at_once_and_is_progress() -> None:
+    """Before a report shows it: the first step may come a moment before the limit of the init is over."""
     play = running(2)
     hang(play)
     play.until(lambda: bool(play.announced("HangSuspected")), 100)
@@ -316,8 +319,8 @@ def test_a_step_that_was_never_made_before_is_told_at_once_and_is_progress() -> 
     assert not has_hung(play)
 
 
-def test_nobody_is_judged_whom_nobody_hears() -> None:
-    """The master's own network: half of the job is silent at once, and nothing is known of its steps."""
+def test_no_generation_is_judged_while_no_member_is_heard() -> None:
+    """The master's own network fails: all members are silent at once, and their steps are unknown."""
     play = running(2)
     for actor in play.actors.values():
         actor.unheard = True
@@ -325,7 +328,7 @@ def test_nobody_is_judged_whom_nobody_hears() -> None:
     assert not play.announced("HangSuspected")
 
 
-def test_it_is_enough_that_some_are_heard() -> None:
+def test_a_generation_is_judged_if_some_members_are_heard() -> None:
     play = running(4)
     hang(play)
     play["worker-3"].unheard = True
@@ -352,7 +355,7 @@ def test_a_suspended_job_does_not_hang() -> None:
     assert not play.announced("HangSuspected")
 
 
-def test_what_others_do_when_a_rank_has_ended_is_no_training_step() -> None:
+def test_after_a_rank_has_ended_the_limit_of_a_step_no_longer_applies() -> None:
     play = running(2)
     hang(play)
     play.say(play["worker-0"], Exited(play.generation, (WorkerExit(0, 5, 0),), 0))
@@ -370,7 +373,7 @@ def uncounted(answers: Answers, **policy: float) -> Play:
 
 
 @pytest.mark.parametrize("answers", [trains_on(), Answers([], stack(9, "fit")), Answers(None, stack(9, "fit"))])
-def test_a_job_that_never_showed_a_step_is_left_alone_and_that_is_told_once(answers: Answers) -> None:
+def test_a_job_that_never_showed_a_step_is_left_alone_and_that_is_reported_once(answers: Answers) -> None:
     play = uncounted(answers)
     play.run(LONG)
     assert len(play.announced("HangDetectionUnavailable")) == 1
@@ -378,7 +381,7 @@ def test_a_job_that_never_showed_a_step_is_left_alone_and_that_is_told_once(answ
     assert not has_hung(play)
 
 
-def test_one_without_any_page_too() -> None:
+def test_a_job_without_any_page_is_left_alone_too() -> None:
     play = uncounted(trains_on())
     for actor in play.actors.values():
         actor.has_pages = False
@@ -386,7 +389,7 @@ def test_one_without_any_page_too() -> None:
     assert len(play.announced("HangDetectionUnavailable")) == 1
 
 
-def test_a_rank_that_nothing_is_known_of_is_no_sign_of_a_hang_in_such_a_job() -> None:
+def test_a_rank_that_does_not_respond_is_not_a_hang_in_such_a_job() -> None:
     """A program without our hooks beside others with them."""
     play = uncounted(Answers([], stack(9, "fit")))
     play["worker-1"].answers = mute()
@@ -394,7 +397,7 @@ def test_a_rank_that_nothing_is_known_of_is_no_sign_of_a_hang_in_such_a_job() ->
     assert not has_hung(play)
 
 
-def test_a_stopped_process_ends_such_a_job_even_where_there_are_no_pages() -> None:
+def test_a_stopped_process_ends_such_a_job_even_without_pages() -> None:
     play = uncounted(mute())
     for actor in play.actors.values():
         actor.has_pages = False
@@ -403,24 +406,24 @@ def test_a_stopped_process_ends_such_a_job_even_where_there_are_no_pages() -> No
     assert play.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
-def test_a_collective_that_is_waited_in_ends_such_a_job_all_the_same() -> None:
+def test_a_stuck_collective_still_ends_such_a_job() -> None:
     play = uncounted(waits(3, age=700.0))
     play["worker-1"].answers = elsewhere(2)
     assert play.until(lambda: has_hung(play), 2000) <= LEAST[INIT] + ANSWERS_WITHIN + 2
     assert play.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
-def test_an_init_limit_of_the_users_own_counts_for_it() -> None:
+def test_an_init_limit_that_the_user_set_applies_to_such_a_job() -> None:
     play = uncounted(Answers([], stack(9, "download")), hang_init=30.0)
     assert play.until(lambda: has_hung(play), 100) <= 30 + ANSWERS_WITHIN + 2
 
 
-# -- words without sense ------------------------------------------------------------------------------------------
+# -- invalid numbers ----------------------------------------------------------------------------------------------
 BAD = (math.nan, math.inf, -math.inf, -1.0, 1e300)
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_times_without_sense_neither_make_a_hang_nor_hide_one(bad: float) -> None:
+def test_invalid_times_neither_cause_a_hang_nor_hide_one(bad: float) -> None:
     play = running(3)
     liar = play["worker-2"]
 
@@ -441,14 +444,14 @@ def test_times_without_sense_neither_make_a_hang_nor_hide_one(bad: float) -> Non
 
 # -- the next master ----------------------------------------------------------------------------------------------
 def followed(play: Play, after: float, clock_is_ahead: float = 0.0) -> Play:
-    """Another master takes over so many seconds later."""
+    """Another master takes over `after` seconds later."""
     later = Play(play.spec, term=play.term + 1, saved=play.saved, actors=play.actors, now=play.now + after, master="m2",
                  clock_is_ahead=clock_is_ahead)  # fmt: skip
     later.run(1)
     return later
 
 
-def test_a_new_master_knows_since_when_nothing_goes_on() -> None:
+def test_a_new_master_knows_the_time_of_the_last_progress() -> None:
     play = running(2)
     hang(play)
     play.run(50)
@@ -458,7 +461,7 @@ def test_a_new_master_knows_since_when_nothing_goes_on() -> None:
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
-def test_a_new_master_whose_wall_clock_is_an_hour_wrong_takes_nothing_for_a_hang_and_misses_none(ahead: float) -> None:
+def test_a_new_master_whose_wall_clock_is_an_hour_wrong_sees_no_false_hang_and_misses_none(ahead: float) -> None:
     play = running(2)
     hang(play)
     play.run(20)
@@ -468,7 +471,7 @@ def test_a_new_master_whose_wall_clock_is_an_hour_wrong_takes_nothing_for_a_hang
     later.until(lambda: has_hung(later), 60)
 
 
-def test_a_new_master_takes_what_went_on_meanwhile_for_progress() -> None:
+def test_a_new_master_counts_steps_that_it_missed_as_progress() -> None:
     play = running(2)
     play.run(20)
     later = followed(play, 300)
@@ -476,7 +479,7 @@ def test_a_new_master_takes_what_went_on_meanwhile_for_progress() -> None:
     assert not later.announced("HangSuspected")
 
 
-def test_a_new_master_knows_how_slow_the_job_is_and_who_was_to_blame() -> None:
+def test_a_new_master_knows_how_slow_the_job_is_and_which_member_was_the_culprit() -> None:
     play = running(2)
     for actor in play.actors.values():
         actor.hung_at = play.now
@@ -494,7 +497,7 @@ def test_a_new_master_knows_how_slow_the_job_is_and_who_was_to_blame() -> None:
     later.until(lambda: bool(later.announced("MemberFailed")), 200)
 
 
-def test_the_first_thing_that_is_done_about_a_hang_is_to_stop_everyone() -> None:
+def test_a_hang_first_stops_all_members() -> None:
     play = running(2)
     hang(play)
     play.until(lambda: has_hung(play), 100)
@@ -502,7 +505,7 @@ def test_the_first_thing_that_is_done_about_a_hang_is_to_stop_everyone() -> None
     assert len(kinds) == 2
 
 
-def test_a_report_of_an_older_generation_is_no_progress() -> None:
+def test_a_report_of_an_older_generation_is_not_progress() -> None:
     play = running(2)
     old = play.generation
     play.crash("worker-0")

@@ -143,7 +143,7 @@ def test_where_no_step_is_made_since_the_younger_of_the_two_is_replaced_and_it_c
     assert took < 16
     fault = play.announced("NetworkPartition")[0]
     assert fault.member == B
-    assert fault.reason.startswith("No rank has made a step for 1")
+    assert fault.reason.startswith("No rank has completed a step for 1")
     assert "worker-1 and worker-3 cannot see each other" in fault.reason
     assert fault.reason.endswith("and others find each of them; worker-3 is replaced.")
     play.until_next(4)
@@ -241,7 +241,7 @@ def test_a_hang_in_a_large_world_is_put_down_to_a_cut_link_too() -> None:
     stands_still(play)
     play.until(lambda: bool(play.announced("NetworkPartition")), 100)
     reason = play.announced("NetworkPartition")[0].reason
-    assert reason.startswith("No rank of generation 1.1 has made a step for 6")
+    assert reason.startswith("No rank of generation 1.1 has completed a step for 6")
     assert "worker-7 and worker-8 cannot see each other" in reason
     assert not play.announced("HangDetected")
 

@@ -422,7 +422,7 @@ def test_who_was_to_blame_for_a_hang_is_measured_before_it_trains_again() -> Non
     play.until_next(3, 200)
     asked = play.announced("NodeCheckRequested")
     assert [each.reason for each in asked] == [
-        "worker-2 is checked before it trains in another generation: it was to blame for a hang."
+        "worker-2 is checked before it trains in another generation: it caused a hang."
     ]
     assert "worker-2" not in play.world
 
