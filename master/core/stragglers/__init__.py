@@ -1,1 +1,1 @@
-"""Members that are slower than the others: who, why, and what is done."""
+"""Stragglers: members that are slower than the others, the cause, and the remedy."""

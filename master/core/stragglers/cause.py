@@ -1,9 +1,8 @@
-"""Why a straggler is slow, as far as its own counters tell.
+"""Names the cause of a straggler, as far as its own counters show one.
 
-Each cause is a part of its time: it is named where that part alone makes up half of what the member needs beyond the
-others. The limits that hold the whole container or machine come first, because their seconds are also counted as
-waiting for a core. What no counter shows stays unknown.
-"""
+Each cause is a part of the member's time. It is named if that part alone is at least half of the time that the member
+needs beyond the others. The limits of the whole container or machine come first, because their seconds are also counted
+as waiting for a core. If no counter shows the cause, it is unknown."""
 
 from __future__ import annotations
 
@@ -19,21 +18,21 @@ HALF = 0.5
 @dataclass(frozen=True, slots=True)
 class Cause:
     kind: str
-    """One word: throttled, stolen, data, contended, waiting, computing or unknown."""
+    """The cause in one word: throttled, stolen, data, contended, waiting, computing or unknown."""
     sentence: str
-    """A clause, as it stands behind "is slow: "."""
+    """The cause as a clause that follows "is slow: "."""
 
 
 SENTENCES = {
     "throttled": ("throttled", "its container's CPU limit throttles it, {} a step"),
-    "stolen": ("stolen", "the hypervisor gives its machine's cores to others, {} a step"),
+    "stolen": ("stolen", "the hypervisor takes CPU time from its machine, {} a step"),
     "waited": ("data", "it waits for its DataLoader, {} a step longer than the others"),
-    "delayed": ("contended", "other processes take its cores: its main thread waits for one {} a step longer"),
-    "idle": ("waiting", "it waits {} a step longer before its first collective, without computing and not for a "
-             "DataLoader: data that comes otherwise, a disk, a device"),
+    "delayed": ("contended", "other processes use its cores: its main thread waits for a core {} a step longer"),
+    "idle": ("waiting", "it waits {} a step longer before its first collective, idle and outside a DataLoader: "
+             "other data loading, a disk or a device"),
     "cpu": ("computing", "its main thread computes {} a step longer: slower cores, or more work"),
 }  # fmt: skip
-UNKNOWN = Cause("unknown", "the CPU's counters do not show why; a slow GPU would look like this")
+UNKNOWN = Cause("unknown", "its CPU counters do not show why; a slow GPU would look like this")
 
 
 def of(pace: Lag) -> Cause:
@@ -52,5 +51,5 @@ def _cause(part: str, value: float) -> Cause:
 
 
 def duration(value: float) -> str:
-    """Own times are mostly parts of a second."""
+    """A duration in ms below one second, because own times are mostly that short."""
     return f"{1000 * value:.0f} ms" if value < 1 else seconds(value)

@@ -1,19 +1,18 @@
-"""Who is slow while training: each rank's own time, compared with that of the others at the same steps.
+"""Finds stragglers during training by comparing each rank's own time with that of the others at the same steps.
 
-Ranks that meet in every step take equally long for it, so only what a rank does by itself tells (`OwnTime`): the gap
-before its first collective, and what keeps its main thread busy. The excess of the larger of the two over the others'
-medians, on top of what the others need, is its factor. A member is named when one of its ranks is more than 1.3 times
-slower in three windows running, for 30 s and 8 steps, if that costs something: 5 % of a step and 1 ms. What the whole
-job does makes nobody slower than the others. Only ranks that call the same collectives are compared: a pipeline's
-stages differ for ever.
+Ranks that meet in every step take equally long for it, so only what a rank does by itself (`OwnTime`) shows a slow one:
+the gap before its first collective, and the time for which its main thread is busy. For each of the two the excess over
+the others' median is taken. The larger excess, on top of what the others need, gives the rank's factor. A member is
+named if one of its ranks has a factor above 1.3 in three windows in a row, for 30 s and 8 steps, and if that costs
+something: 5 % of a step and 1 ms. If the whole job becomes slower, no member is slower than the others. Only ranks that
+call the same collectives are compared, because the stages of a pipeline always differ.
 
-Where steps differ by themselves (sequences of all lengths) three windows may come about by chance. So it is estimated
-by how much the windows of this job's ranks differ from one to the next: a run must stand out from that, which it does
-the sooner the longer it is, and one window that falls short by no more than that does not end it.
+If steps vary by themselves (sequences of all lengths), three slow windows may be chance. So the detector estimates how
+much the windows of this job's ranks differ from one to the next. A run of slow windows must stand out from that: the
+longer the run, the less it takes. One window that falls short by no more than that does not end the run.
 
-A window is judged once everybody has told it who told the one before, so a report costs O(1) and a window O(n log n).
-Where it fails (no recorder, one member, times that are none) there is no verdict, and `Comparison` knows why.
-"""
+A window is judged once all ranks that reported the window before have reported it, so a report costs O(1) and a window
+O(n log n). If there is no verdict (no recorder, one member, invalid times), `Comparison` has the reason."""
 
 from __future__ import annotations
 
@@ -29,37 +28,39 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.report import OwnTime
 
 RUNNING, LASTING = 3, 30.0
-"""Windows in a row, to be named and to be taken back, and the seconds from the first to the last of a run: contention
-that is over within half a minute is nobody's fault that could be put right."""
+"""Windows in a row before a member is named or is no longer named, and seconds from the first to the last window of a
+run: contention that ends within half a minute is not a fault that could be repaired."""
 FEWEST_STEPS = 8
-"""From the first window of a run to its last. Where steps are long a window has two of them, and three such windows are
-too few to tell slowness from three pauses."""
+"""Steps from the first window of a run to its last. If steps are long, a window has two of them, and three such windows
+are too few to tell slowness from three pauses."""
 MOST_TIMES = 2.0
-"""The most that one window counts for, because one pause makes two steps as slow as you like. Both numbers are from
-made-up jobs: without them nearly all false alarms were in windows of two steps."""
+"""The highest factor that one window counts for, because one pause can make two steps arbitrarily slow. This and
+FEWEST_STEPS are from simulated jobs: without them nearly all false alarms were in windows of two steps."""
 STANDS_OUT = 5.5
-"""Standard errors of the mean logarithm of a run's factors: with 4.5 the benchmark has five times the false alarms."""
+"""Standard errors by which the mean logarithm of a run's factors must exceed 0: with 4.5 the benchmark has five times
+the false alarms."""
 ALWAYS = 0.05
-"""Sigma of the logarithm by which healthy members differ for minutes."""
+"""Sigma of the logarithm of the factor by which healthy members differ for minutes."""
 LONGEST_RUN = 16
 OPEN = 3
-"""Windows that are waited for: who does not tell one is not waited for longer. Ranks that meet in every step are never
-ahead of each other, so who leaves out as many and tells later ones is not believed until others tell them too."""
-AHEAD = "it tells of steps that no other member has made"
+"""Open windows that wait for late ranks; a rank that has not reported by then is not waited for any longer. Ranks that
+meet in every step are never ahead of each other, so a rank that leaves out as many windows and reports later ones is
+not believed until other ranks report those too."""
+AHEAD = "it reports steps that no other member has made"
 LONGEST = 86_400.0
 RECORDER_AND_CPU, RECORDER, CPU, NO_SOURCE = "recorder and cpu", "recorder", "cpu", "none"
 MANY = 64
-"""Members from which on one of them does not move a median: it is computed once for all."""
+"""Number of members from which one of them does not move a median, which is then computed once for all."""
 TIMES = tuple(
     each.name for each in fields(OwnTime) if each.name not in ("local_rank", "first_step", "steps", "source", "shape")
 )
 COUNTED = ("throttled", "stolen", "waited", "delayed", "cpu")
 PARTS = (*COUNTED, "idle")
-"""Where a slow member's time goes. `idle`: what lies in its gap and keeps its main thread not busy."""
+"""The parts of a slow member's time. `idle`: the part of its gap in which its main thread is not busy."""
 
 
 def take(comparison: Comparison, member: MemberId, windows: tuple[OwnTime, ...], ranks: int) -> list[Named]:
-    """What a report brings; `ranks` are those of the world. Returns who is named, and who is no more."""
+    """Takes the windows of a report; the generation has `ranks` ranks. Returns the members whose naming changes."""
     for window in windows:
         problem = wrong(window)
         if problem:
@@ -67,18 +68,18 @@ def take(comparison: Comparison, member: MemberId, windows: tuple[OwnTime, ...],
             continue
         comparison.sources[member] = window.source
         if window.source != NO_SOURCE:
-            _keep(comparison, (member, window.local_rank), window)
+            _store(comparison, (member, window.local_rank), window)
     found: list[Named] = []
     while (step := _due(comparison, ranks)) is not None:
-        told = comparison.open.pop(step)
-        found += _judge(comparison, told)
+        window_of_all = comparison.open.pop(step)
+        found += _judge(comparison, window_of_all)
         comparison.judged = step
-        _note_ahead(comparison, told)
+        _note_ahead(comparison, window_of_all)
     return found
 
 
-def _keep(comparison: Comparison, key: Key, window: OwnTime) -> None:
-    """Who comes late to the window that was judged last is waited for in the next."""
+def _store(comparison: Comparison, key: Key, window: OwnTime) -> None:
+    """Stores a window. A rank that is late for the window judged last is waited for in the next one."""
     step = window.first_step
     if step == comparison.judged:
         comparison.told |= {key}
@@ -90,11 +91,11 @@ def _keep(comparison: Comparison, key: Key, window: OwnTime) -> None:
         comparison.open[step][key] = window
 
 
-def _note_ahead(comparison: Comparison, told: dict[Key, OwnTime]) -> None:
-    """After a window that these have told."""
-    later = {key for window in comparison.open.values() for key in window} - told.keys()
+def _note_ahead(comparison: Comparison, judged: dict[Key, OwnTime]) -> None:
+    """Counts which ranks are ahead: they left out the window that was just judged, and reported a later one."""
+    later = {key for window in comparison.open.values() for key in window} - judged.keys()
     comparison.ahead = Counter({key: comparison.ahead[key] + (key in later) for key in comparison.ahead.keys() | later})
-    for key in told:
+    for key in judged:
         comparison.ahead.pop(key, None)
         comparison.aside.pop(key, None)
     disbelieved = {key for key, count in comparison.ahead.items() if count >= OPEN}
@@ -105,24 +106,24 @@ def _note_ahead(comparison: Comparison, told: dict[Key, OwnTime]) -> None:
 
 
 def wrong(window: OwnTime) -> str:
-    """Why these cannot be times, in a clause; empty where they can."""
+    """Why these times are invalid, as a clause; empty if they are valid."""
     for name in TIMES:
         value = getattr(window, name)
         if not 0 <= value <= LONGEST:
-            return f"its {name} of {value:g} s a step is no time"
+            return f"its {name} of {value:g} s a step is not a valid time"
     if window.step_seconds <= 0:
-        return "its steps take no time"
+        return "its steps take 0 s"
     if window.gap > 1.01 * window.step_seconds:
         return f"its gap of {window.gap:g} s is longer than its step of {window.step_seconds:g} s"
     return ""
 
 
 def _due(comparison: Comparison, ranks: int) -> int | None:
-    """The oldest window, where it or a later one is complete, or too many wait."""
+    """The oldest window, if it or a later one is complete, or too many are open."""
     if not comparison.open:
         return None
     expected = len(comparison.told) or ranks
-    is_complete = any(len(told) >= expected and comparison.told <= told.keys() for told in comparison.open.values())
+    is_complete = any(len(each) >= expected and comparison.told <= each.keys() for each in comparison.open.values())
     return min(comparison.open) if is_complete or len(comparison.open) > OPEN else None
 
 
@@ -143,14 +144,12 @@ def _judge(comparison: Comparison, window: dict[Key, OwnTime]) -> list[Named]:
             paces |= compare(ranks)
         else:
             for member in members:
-                comparison.problems[member] = (
-                    "no other member calls the same collectives, so there is nobody to compare with"
-                )
+                comparison.problems[member] = "no other member calls the same collectives, so there is no comparison"
     return _note(comparison, paces, of_two)
 
 
 def compare(ranks: dict[Key, OwnTime]) -> dict[Key, Lag]:
-    """Each rank beside those of the other members, all of which call the same collectives."""
+    """Compares each rank with those of the other members, all of which call the same collectives."""
     gaps, busy = sorted(own.gap for own in ranks.values()), sorted(own.busy for own in ranks.values())
     step = median(own.step_seconds for own in ranks.values())
     mine: dict[MemberId, list[OwnTime]] = {}
@@ -163,22 +162,22 @@ def compare(ranks: dict[Key, OwnTime]) -> dict[Key, Lag]:
     usual: tuple[float, ...] = ()
     found = {}
     for key, own in ranks.items():
-        gap, kept = others[key[0]]
-        base = max(gap, kept, 1e-6)
-        beyond = _beyond(own, gap, kept)
+        gap, busy_of_others = others[key[0]]
+        base = max(gap, busy_of_others, 1e-6)
+        beyond = _beyond(own, gap, busy_of_others)
         level = log(max(own.gap, own.busy, 1e-6)) if own.source != CPU else log(max(own.busy, 1e-6))
         pace = Lag(base + max(beyond), base, step, own.first_step, level=level)
         if pace.is_slow:
             if not usual or len(mine) < MANY:
                 usual = _usual(ranks, key[0])
             more = tuple(getattr(own, part) - what for part, what in zip(COUNTED, usual, strict=True))
-            pace = replace(pace, more=(*more, _idle(own, gap, kept)))
+            pace = replace(pace, more=(*more, _idle(own, gap, busy_of_others)))
         found[key] = pace
     return found
 
 
 def _usual(ranks: dict[Key, OwnTime], member: MemberId) -> tuple[float, ...]:
-    """Medians of the other members' COUNTED parts."""
+    """The medians of the other members' COUNTED parts."""
     others = [own for key, own in ranks.items() if key[0] != member]
     return tuple(median(getattr(own, part) for own in others) for part in COUNTED)
 
@@ -190,7 +189,7 @@ def _idle(own: OwnTime, gap: float, busy: float) -> float:
 
 
 def _beyond(own: OwnTime, gap: float, busy: float) -> tuple[float, ...]:
-    """Seconds a step more than the others, of what its source tells. Less, where it is faster."""
+    """Seconds a step beyond the others for each value that the source provides; negative if the rank is faster."""
     if own.source == RECORDER:
         return (own.gap - gap,)
     if own.source == CPU:
@@ -216,7 +215,7 @@ def median_without(ordered: list[float], taken: list[float]) -> float:
 
 # -- window after window ------------------------------------------------------------------------------------------
 def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[Named]:
-    """Counts the slow windows of each rank. A window that says nothing of a rank changes nothing."""
+    """Counts the slow windows of each rank. A window without a rank changes nothing for that rank."""
     found: list[Named] = []
     slowest: dict[MemberId, Lag] = {}
     spread = _spread(comparison, paces)
@@ -234,8 +233,8 @@ def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[N
 
 
 def _spread(comparison: Comparison, paces: dict[Key, Lag]) -> float:
-    """Sigma of the logarithm of one window's factor: of what healthy ranks need (the median change to the next window
-    is 0.95 of that), and of the others' median that it is compared with."""
+    """Sigma of the logarithm of one window's factor. It has two parts: what healthy ranks need varies (the median
+    change to the next window is 0.95 sigma), and so does the median of the others."""
     now = {key: pace.level for key, pace in paces.items() if not pace.is_slow}
     changes = [abs(level - comparison.last[key]) for key, level in now.items() if key in comparison.last]
     if changes:

@@ -1,9 +1,9 @@
-"""What is done about a member that is slow while training. The user is always told, and it is replaced only if he asks.
+"""Reports a member that is slow during training, and replaces it if the user wants that.
 
-To replace it costs a change of the world, so it trains on until its replacement is ready (or, where fewer members are
-enough, until the next checkpoint). A rank index is replaced for this once: where its next member is slow too, it is not
-the machine. A pod of another controller is deleted, because only its owner makes another one.
-"""
+A replacement changes the members of the generation, so the slow member continues training until its replacement is
+ready (or, if fewer members are enough, until the next checkpoint). A rank index is replaced for this reason once: if
+its next member is slow too, the machine is not the cause. A pod of another controller is deleted, because only its
+owner creates another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from outrider.wire.messages.report import Report
 
 
 def note_report(state: State, member: Member, report: Report) -> None:
-    """O(its windows), but for the report that completes a window."""
+    """Takes the windows of a report. O(its windows), except for the report that completes a window."""
     world = state.world
     if not report.own or world is None or state.stage != RUNNING or report.generation != world.generation:
         return
@@ -30,10 +30,10 @@ def note_report(state: State, member: Member, report: Report) -> None:
             if named.is_over:
                 _over(state, named)
             else:
-                _tell(state, world, named)
+                _announce(state, world, named)
 
 
-def _tell(state: State, world: World, named: Named) -> None:
+def _announce(state: State, world: World, named: Named) -> None:
     member = state.members.get(named.member)
     if member is None:
         return
@@ -53,7 +53,7 @@ def _tell(state: State, world: World, named: Named) -> None:
 def _over(state: State, named: Named) -> None:
     member = state.members.get(named.member)
     if member is not None:
-        text = f"{member.id} is no straggler any more: {named.pace.factor:.2f} times the others' own time a step."
+        text = f"{member.id} is no longer a straggler: {named.pace.factor:.2f} times the others' own time a step."
         state.announce("StragglerRecovered", text, member.id)
         state.mark_status()
 
@@ -65,21 +65,21 @@ def _replace(state: State, member: Member, reason: str) -> None:
         return
     why_not = _why_not(state, member)
     if why_not:
-        state.announce("StragglerNotReplaced", f"{member.id} is not replaced, though it is slow: {why_not}.", member.id)
+        state.announce("StragglerNotReplaced", f"{member.id} is slow but is not replaced: {why_not}.", member.id)
         return
     state.slow_replaced.add(index)
     node_exclusion.condemn(state, member.node, reason)
     if state.spec.is_adopted:
-        delete_pod.dismiss(state, member, f"{reason} Its controller makes another.")
+        delete_pod.dismiss(state, member, f"{reason} Its controller creates another pod.")
     else:
-        scaling_resize.leave_when_replaced(state, member, "it is a straggler, and stragglers are to be replaced")
+        scaling_resize.leave_when_replaced(state, member, "it is a straggler, and the job replaces stragglers")
 
 
 def _why_not(state: State, member: Member) -> str:
     if member.rank_index in state.slow_replaced:
-        return f"the member that held rank index {member.rank_index} before it was slow too, so it is not the machine"
+        return f"the member before it at rank index {member.rank_index} was slow too, so the machine is not the cause"
     if not member.has_controller or member.uid is None:
-        return "no controller would make its pod again"
+        return "no controller would create its pod again"
     if not state.spec.is_adopted and not replicas.may_replace(state, member):
         return "no replacement is allowed"
     return ""

@@ -1,4 +1,4 @@
-"""How slow members read: one sentence, and their part of the status."""
+"""Sentences about slow members, and their part of the status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.master.core.text import counted
 
 
 def sentence(world: World, member: Member, named: Named) -> str:
-    """Who, where, by how much and why."""
+    """The Event's sentence: which member, on which node, by how much and why."""
     pace, where = named.pace, f" on node {member.node}" if member.node else ""
     rank = world.places[member.id].first_rank + named.local_rank
     times = f"{stragglers_cause.duration(pace.own)}, not {stragglers_cause.duration(pace.others)}"
@@ -27,7 +27,7 @@ def sentence(world: World, member: Member, named: Named) -> str:
 
 
 def document(state: State) -> dict[str, Any]:
-    """For the status: who is slow now, and how members are compared, or why not."""
+    """The part of the status: which members are slow now, and how members are compared, or why not."""
     world = state.world
     if world is None:
         return {"stragglers": [], "straggler_watch": ""}
@@ -53,19 +53,19 @@ def _row(state: State, world: World, named: Named) -> dict[str, Any]:
 
 
 def watch_sentence(world: World) -> str:
-    """What members are compared by, and what keeps others from it."""
+    """By what members are compared, and why some are not."""
     comparison = world.comparison
     if len(world.places) == 1:
-        return "one member: there is nobody to compare it with"
+        return "one member: there is no other to compare it with"
     compared = Counter(comparison.sources[member] for member in comparison.pace if member in comparison.sources)
     words = [f"{counted(count, 'member')} by {source}" for source, count in sorted(compared.items())]
     mute = sorted(m for m, source in comparison.sources.items() if source == NO_SOURCE)
-    told = [f"compared: {', '.join(words)}"] if words else []
+    parts = [f"compared: {', '.join(words)}"] if words else []
     if mute:
-        told.append(f"not {', '.join(mute)}: no Flight Recorder of gloo, and beside a GPU its CPU time says nothing")
-    told += [f"not {member}: {problem}" for member, problem in sorted(comparison.problems.items())]
+        parts.append(f"not {', '.join(mute)}: no gloo Flight Recorder, and beside a GPU its CPU time shows nothing")
+    parts += [f"not {member}: {problem}" for member, problem in sorted(comparison.problems.items())]
     known = {*comparison.pace, *comparison.problems, *mute}
     silent = [member for member in world.places if member not in known]
     if silent and (words or mute):
-        told.append(f"not {', '.join(sorted(silent))}: no window of its steps has come")
-    return "; ".join(told) or "no window of steps has come yet: a process group and torch's optimizers make some"
+        parts.append(f"not {', '.join(sorted(silent))}: no window of its steps has arrived")
+    return "; ".join(parts) or "no window of steps has arrived yet: it takes a process group and torch's optimizers"

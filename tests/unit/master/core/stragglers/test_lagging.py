@@ -1,4 +1,4 @@
-"""What is done about a member that is slow while training: told, always; replaced where the user asks."""
+"""The remedy for a member that is slow during training: always reported, replaced only if the user asks for it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STRIDE = 128
 Gap = Callable[[str], float]
 
 
-def tell(play: Play, number: int, gap: Gap) -> None:
-    """Every member of the world tells one window."""
+def report_window(play: Play, number: int, gap: Gap) -> None:
+    """Every member of the generation reports one window."""
     for name in play.world:
         actor = play[name]
         made = actor.step_at(play.now)
@@ -27,28 +27,28 @@ def tell(play: Play, number: int, gap: Gap) -> None:
 def train(play: Play, windows: int, gap: Gap, first: int = 1) -> None:
     for number in range(first, first + windows):
         play.run(12.8)
-        tell(play, number, gap)
+        report_window(play, number, gap)
 
 
 def slow(*names: str) -> Gap:
     return lambda name: 0.06 if name in names else 0.02
 
 
-def test_a_straggler_is_told_with_its_factor_and_cause() -> None:
+def test_a_straggler_is_reported_with_its_factor_and_cause() -> None:
     play = running(4)
     play["worker-2"].node = "n2"
     play.tell(play.pod(play["worker-2"]))
     train(play, 5, slow("worker-2"))
-    (told,) = play.announced("Straggler")
-    assert told.reason == (
+    (event,) = play.announced("Straggler")
+    assert event.reason == (
         "worker-2 on node n2 is a straggler: rank 2 takes 3.00 times the others' own time a step (60 ms, not 20 ms); "
         "it waits for its DataLoader, 40 ms a step longer than the others."
     )
-    assert (told.member, told.severity, dict(told.detail)["cause"]) == ("worker-2", "warning", "data")
+    assert (event.member, event.severity, dict(event.detail)["cause"]) == ("worker-2", "warning", "data")
     assert not play.announced("MemberDraining")
 
 
-def test_the_status_names_it_for_as_long_as_it_is_slow() -> None:
+def test_the_status_names_a_straggler_for_as_long_as_it_is_slow() -> None:
     play = running(4)
     train(play, 5, slow("worker-2"))
     document = play.status()
@@ -58,17 +58,17 @@ def test_the_status_names_it_for_as_long_as_it_is_slow() -> None:
     train(play, 4, slow(), first=6)
     assert play.status()["stragglers"] == []
     (over,) = play.announced("StragglerRecovered")
-    assert over.reason == "worker-2 is no straggler any more: 1.00 times the others' own time a step."
+    assert over.reason == "worker-2 is no longer a straggler: 1.00 times the others' own time a step."
 
 
-def test_it_stays_where_nobody_asks_to_replace_it() -> None:
+def test_a_straggler_stays_unless_the_user_asks_to_replace_it() -> None:
     play = running(4)
     train(play, 30, slow("worker-2"))
     assert len(play.announced("Straggler")) == 1
     assert play.generation.number == 1
 
 
-def test_it_is_replaced_where_the_user_asks_and_trains_on_until_then() -> None:
+def test_a_straggler_trains_until_its_replacement_is_ready_if_the_user_asks_for_one() -> None:
     play = running(4, exclude_stragglers=True)
     train(play, 5, slow("worker-2"))
     assert play.announced("MemberDraining")[0].member == "worker-2"
@@ -78,34 +78,34 @@ def test_it_is_replaced_where_the_user_asks_and_trains_on_until_then() -> None:
     assert not any(fault.kind.startswith("Straggler") for fault in play.faults())
 
 
-def test_its_replacement_is_not_replaced_again() -> None:
+def test_the_replacement_of_a_straggler_is_not_replaced_again() -> None:
     play = running(4, exclude_stragglers=True)
     train(play, 5, slow("worker-2"))
     play.until(lambda: play.generation.number == 2 and play.is_running(4))
     train(play, 6, slow("worker-4"), first=10)
-    (kept,) = play.announced("StragglerNotReplaced")
-    assert kept.reason == (
-        "worker-4 is not replaced, though it is slow: the member that held rank index 2 before it was slow too, "
-        "so it is not the machine."
+    (event,) = play.announced("StragglerNotReplaced")
+    assert event.reason == (
+        "worker-4 is slow but is not replaced: the member before it at rank index 2 was slow too, so the machine is "
+        "not the cause."
     )
     assert play.generation.number == 2
 
 
-def test_it_is_kept_where_no_replacement_may_be_made() -> None:
+def test_a_straggler_stays_if_no_replacement_is_allowed() -> None:
     play = running(4, exclude_stragglers=True, max_relaunches=0)
     train(play, 6, slow("worker-2"))
     assert "no replacement is allowed" in play.announced("StragglerNotReplaced")[0].reason
     assert play.generation.number == 1
 
 
-def test_an_adopted_pod_is_deleted_because_its_owner_makes_another() -> None:
+def test_an_adopted_pod_is_deleted_because_its_owner_creates_another() -> None:
     play = running(4, exclude_stragglers=True)
     play.adopt()
     train(play, 5, slow("worker-2"))
     assert play.deleted() == ["worker-2"]
 
 
-def test_what_an_older_generation_tells_counts_for_nothing() -> None:
+def test_reports_of_an_older_generation_are_ignored() -> None:
     play = running(4)
     old = play.generation
     play.crash("worker-1")
@@ -118,7 +118,7 @@ def test_what_an_older_generation_tells_counts_for_nothing() -> None:
     assert not play.announced("Straggler")
 
 
-def test_a_new_generation_begins_anew() -> None:
+def test_a_new_generation_starts_a_new_comparison() -> None:
     play = running(4)
     train(play, 5, slow("worker-2"))
     play.crash("worker-1")
@@ -129,30 +129,30 @@ def test_a_new_generation_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "sentence"),
     [
-        ("none", "beside a GPU its CPU time says nothing"),
+        ("none", "beside a GPU its CPU time shows nothing"),
         ("cpu", "compared: 2 members by cpu"),
         ("recorder", "compared: 2 members by recorder"),
     ],
 )
-def test_the_status_says_how_members_are_compared_or_why_not(source: str, said: str) -> None:
+def test_the_status_shows_how_members_are_compared_or_why_not(source: str, sentence: str) -> None:
     play = running(2)
-    assert "no window of steps has come yet" in play.status()["straggler_watch"]
+    assert "no window of steps has arrived yet" in play.status()["straggler_watch"]
     for number in range(1, 4):
         play.run(12.8)
         for name in play.world:
             own = OwnTime(0, number * STRIDE, 8, source, 0.02, 0.02, STEP_SECONDS)
             play.say(play[name], Report(play[name].running, "running", own=(own,)))
-    assert said in play.status()["straggler_watch"]
+    assert sentence in play.status()["straggler_watch"]
 
 
-def test_one_member_alone_is_told_to_have_nobody_to_compare_with() -> None:
+def test_a_single_member_is_not_compared() -> None:
     play = running(1)
-    assert "nobody to compare" in play.status()["straggler_watch"]
+    assert "no other to compare" in play.status()["straggler_watch"]
 
 
-def test_times_that_are_none_are_told_in_the_status() -> None:
+def test_invalid_times_are_reported_in_the_status() -> None:
     play = running(3)
     for number in range(1, 9):
         play.run(12.8)
@@ -161,11 +161,11 @@ def test_times_that_are_none_are_told_in_the_status() -> None:
             own = OwnTime(0, number * STRIDE, 8, "recorder", gap, 0.0, STEP_SECONDS)
             play.say(play[name], Report(play[name].running, "running", own=(own,)))
     watch = play.status()["straggler_watch"]
-    assert watch == "compared: 2 members by recorder; not worker-0: its gap of nan s a step is no time"
+    assert watch == "compared: 2 members by recorder; not worker-0: its gap of nan s a step is not a valid time"
     assert not play.announced("Straggler")
 
 
-def test_who_was_replaced_for_it_is_known_to_the_next_master() -> None:
+def test_the_next_master_knows_which_stragglers_were_replaced() -> None:
     play = running(4, exclude_stragglers=True)
     train(play, 5, slow("worker-2"))
     play.until(lambda: play.generation.number == 2 and play.is_running(4))
@@ -176,15 +176,15 @@ def test_who_was_replaced_for_it_is_known_to_the_next_master() -> None:
     assert again.announced("StragglerNotReplaced")
 
 
-def test_one_that_no_controller_would_make_again_is_kept() -> None:
+def test_a_straggler_stays_if_no_controller_would_create_its_pod_again() -> None:
     play = running(4, exclude_stragglers=True)
     play.tell(replace(play.pod(play["worker-2"]), has_controller=False))
     train(play, 6, slow("worker-2"))
-    assert "no controller would make its pod again" in play.announced("StragglerNotReplaced")[0].reason
+    assert "no controller would create its pod again" in play.announced("StragglerNotReplaced")[0].reason
     assert not play.deleted()
 
 
-def test_one_that_leaves_already_is_told_and_not_replaced_once_more() -> None:
+def test_a_straggler_that_leaves_already_is_reported_but_not_replaced_again() -> None:
     play = running(4, exclude_stragglers=True)
     play.creates_pods = False
     train(play, 1, slow("worker-2"))
@@ -195,12 +195,12 @@ def test_one_that_leaves_already_is_told_and_not_replaced_once_more() -> None:
     assert not play.announced("StragglerNotReplaced")
 
 
-def test_a_spare_is_compared_with_nobody() -> None:
+def test_a_spare_is_not_compared() -> None:
     play = running(3, spares=1)
     spare = play["worker-3"]
     for number in range(1, 8):
         play.run(12.8)
-        tell(play, number, slow())
+        report_window(play, number, slow())
         own = OwnTime(0, number * STRIDE, 8, "recorder and cpu", 0.9, 0.001, STEP_SECONDS, 7, waited=0.9)
         play.say(spare, Report(play.generation, "ready", own=(own,)))
     assert not play.announced("Straggler")
