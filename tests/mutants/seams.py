@@ -29,7 +29,7 @@ SEAMS = {
     "slow: times the others": "outrider.master.core.state.stragglers:TIMES_THE_OTHERS",
     "slow: stands out": "outrider.master.core.stragglers.detector:STANDS_OUT",
     "cut links": "outrider.master.core.network.link_health:cuts",
-    "part two members": "outrider.master.core.network.partition:part",
+    "part two members": "outrider.master.core.network.partition:resolve",
     "a start waits for copies": "outrider.master.core.checkpoints.restore:waits",
     "what all have of the marked path": "outrider.master.core.checkpoints.restore_plan:begun_from",
     "who of the saved world is there": "outrider.master.core.membership.past_lease:all_of",

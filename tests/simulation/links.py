@@ -25,7 +25,7 @@ LATELY = 6.0
 """Seconds after its end in which a cut may still be taken for one."""
 DECIDED_WITHIN = 20.0
 """Beyond the longest limit of a phase: to look, to ask the ranks, to be sure."""
-CUT = "cannot see each other"
+CUT = "cannot reach each other"
 OFTEN, LONG = 0.33, (40.0, 120.0)
 
 

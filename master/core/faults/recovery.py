@@ -315,7 +315,7 @@ def is_torn(state: State) -> bool:
     return world is None or world.generation == episode.generation or not world.made_step
 
 
-def parted(state: State, kind: str, reason: str, member: Member) -> None:
+def partitioned(state: State, kind: str, reason: str, member: Member) -> None:
     """Two members cannot see each other, and this one goes: that ends the world, and explains how its ranks ended."""
     episode, world = state.faults.episode, state.world
     if episode is not None and is_torn(state):

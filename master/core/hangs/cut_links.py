@@ -24,4 +24,4 @@ def consider(state: State, cut_off: MembersCutOff) -> None:
     patience = max(PATIENCE, hangs_limits.TIMES[STEP] * partition.slowest_step(state))
     if quiet >= patience and hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0] == STEP:
         found = partition.at_fault(state, list(cut_off.pairs))
-        partition.part(state, found, f"No rank has completed a step for {seconds(quiet)}")
+        partition.resolve(state, found, f"No rank has completed a step for {seconds(quiet)}")

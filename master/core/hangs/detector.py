@@ -136,7 +136,7 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
     cut = [] if is_explained else partition.of_a_hang(state)
     if cut:
         watch.suspicion = None
-        if not partition.part(state, cut, _quiet(state, watch)):
+        if not partition.resolve(state, cut, _quiet(state, watch)):
             _end(state, watch, Finding(cut_sentence(state, cut[0]), is_certain=True))
     elif suspicion.is_sure:
         watch.suspicion = None

@@ -1,1 +1,1 @@
-"""Links between members: which is slow or cut, and what follows (`generation.probe_ring` says who probes whom)."""
+"""Links between members: which are slow or down, and the consequence (`generation.probe_ring` has who probes whom)."""

@@ -1,14 +1,13 @@
-"""How members reach each other, and which two do not: a pure judgement over what they say of their neighbours.
+"""Decides from the members' own probes which members cannot reach each other, and which links are slow.
 
-A member that does not answer another may be gone, stopped, or cut off from everybody: that is
-`membership.failure_detector`'s business. Two members cannot see each other where neither has found the other for some
-seconds, though others still find each of them. With nobody else to ask, in a world of two, both must have found each
-other before: datagrams between pods may be forbidden altogether. One that does not find another, which finds it, is
-told as that and nothing more.
+A member that does not answer another one may be gone, stopped or cut off from all: that is the business of
+`membership.failure_detector`. Two members cannot reach each other if neither has reached the other for some seconds
+while other members still reach each of them. A generation of two has no other members, so both must have reached each
+other before: datagrams between pods may be forbidden altogether. If only one of the two does not reach the other, that
+is reported and nothing more.
 
-A link is slow or loses compared with the job's others; one whose round trip is long because a machine is busy reads the
-same, so it is told and nothing is done. What was said long ago counts for nothing.
-"""
+A link is slow or lossy compared with the job's other links. A busy machine makes round trips long as well, so a slow
+link is reported and nothing is done. Old reports do not count."""
 
 from __future__ import annotations
 
@@ -20,26 +19,27 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.links import LinkSeen
 
 CUT_AFTER = 3.0
-"""Seconds for which neither has found the other. Each looks two or three times in it."""
+"""Seconds for which neither member has reached the other; each probes two or three times in them."""
 ONE_WAY_AFTER = 10.0
+"""Seconds for which one member has not reached another that reaches it."""
 CONFIRMED_AFTER = 2.0
-"""Seconds since the master heard of it first: reports that were held up tell in one moment what is over."""
+"""Seconds since the master first heard of it: delayed reports arrive together and may show what is already over."""
 FRESH = 25.0
-"""Seconds for which a report of a link counts: two of them may be lost."""
+"""Seconds for which a report of a link counts; two reports may be lost in them."""
 SLOW_TIMES, SLOW_BY = 5.0, 0.02
-"""A slow link takes so many times the usual round trip, and so many seconds more."""
+"""Factor and seconds by which the round trip of a slow link exceeds the usual one."""
 LOSSY, LEAST_LOST = 0.1, 3
-"""A lossy one loses this share of its datagrams, and at least so many of the last."""
+"""Share of its datagrams that a lossy link loses at least, and how many of the last ones."""
 AGAIN = 2
-"""Looks running at which a link was slow before it is told."""
+"""Checks in a row at which a link is slow before it is reported."""
 
 
-# -- what members say ---------------------------------------------------------------------------------------------
-def note(links: Links, observer: MemberId, said: Iterable[LinkSeen], now: float) -> bool:
-    """True where it does not find somebody whom it found before. O(what it says)."""
+# -- reports of members -------------------------------------------------------------------------------------------
+def note(links: Links, observer: MemberId, report: Iterable[LinkSeen], now: float) -> bool:
+    """Notes a report of links. True if the observer no longer reaches a member. O(the report)."""
     is_news = False
     rows = links.rows.setdefault(observer, {})
-    for each in said:
+    for each in report:
         row = rows.setdefault(each.member, Row(now))
         row.at, row.round_trip = now, max(each.round_trip, 0.0)
         row.lost, row.sent = max(each.lost, 0), max(each.sent, each.lost, 0)
@@ -50,7 +50,7 @@ def note(links: Links, observer: MemberId, said: Iterable[LinkSeen], now: float)
 
 
 def probed(links: Links, observer: MemberId, target: MemberId, reachable: bool, asked_for: float, now: float) -> bool:
-    """The answer to a question of ours, which took so many seconds. As `note`."""
+    """Notes the result of a probe that the master requested, after `asked_for` seconds. Returns what `note` does."""
     row = links.rows.setdefault(observer, {}).setdefault(target, Row(now))
     row.at, row.was_found = now, row.was_found or reachable
     return _missing(links, observer, target, row, None if reachable else now - asked_for, now)
@@ -68,7 +68,7 @@ def _missing(links: Links, observer: MemberId, target: MemberId, row: Row, since
 
 
 def forget(links: Links, members: Collection[MemberId]) -> None:
-    """Keeps what is said by and of these."""
+    """Forgets all reports except those by and about these members."""
     for observer in [m for m in links.rows if m not in members]:
         del links.rows[observer]
     for rows in links.rows.values():
@@ -79,14 +79,14 @@ def forget(links: Links, members: Collection[MemberId]) -> None:
 
 
 def is_fresh(links: Links, observer: MemberId, target: MemberId, now: float) -> bool:
-    """It has looked at it lately."""
+    """Whether the observer has probed the target recently."""
     row = links.rows.get(observer, {}).get(target)
     return row is not None and now - row.at < FRESH
 
 
-# -- who cannot see whom ------------------------------------------------------------------------------------------
+# -- members that cannot reach each other -------------------------------------------------------------------------
 def cuts(links: Links, heard: Collection[MemberId], size: int, now: float) -> list[Cut]:
-    """Of those that are heard, in a world of so many: who cannot see each other. O(those that miss somebody)."""
+    """Pairs of heard members that cannot reach each other, in a generation of `size`. O(missing links)."""
     found: dict[Pair, Cut] = {}
     for one, other in sorted(links.missing):
         if one in heard and other in heard and pair_of(one, other) not in found:
@@ -122,7 +122,7 @@ def _is_confirmed(row: Row, now: float) -> bool:
 
 
 def _are_found(links: Links, one: MemberId, other: MemberId, now: float) -> bool:
-    """Each of the two and somebody else find each other: a round trip says so of both ends."""
+    """Whether each of the two reaches a third member; a round trip shows that both of its ends work."""
     return all(
         any(target != but and row.missing_since is None and now - row.at < FRESH
             for target, row in links.rows.get(member, {}).items())
@@ -130,9 +130,11 @@ def _are_found(links: Links, one: MemberId, other: MemberId, now: float) -> bool
     )  # fmt: skip
 
 
-def to_part(cuts: Iterable[Cut], age: dict[MemberId, float], spared: Collection[MemberId], most: int) -> list[MemberId]:
-    """Who goes so that those that stay see each other: whoever has the most cut links, of equals the younger; not one
-    of `spared` where the other may go. Nobody where it would take more than `most`, or nobody of a pair may go."""
+def to_replace(
+    cuts: Iterable[Cut], age: dict[MemberId, float], spared: Collection[MemberId], most: int
+) -> list[MemberId]:
+    """The members to replace so that the others reach each other: the one with the most broken links first, of equals
+    the younger, and never one of `spared`. Empty if that takes more than `most`, or if no member of a pair may go."""
     left = {cut.pair for cut in cuts if cut.is_both}
     gone: list[MemberId] = []
     while left:
@@ -148,12 +150,12 @@ def to_part(cuts: Iterable[Cut], age: dict[MemberId, float], spared: Collection[
 
 # -- slow links ---------------------------------------------------------------------------------------------------
 def look_for_slow(links: Links, now: float) -> list[Slow]:
-    """Links that are slow, or lose, for the second time running. O(links)."""
+    """Links that are slow or lossy for the second time in a row. O(links)."""
     trips, losses = _measured(links, now)
     if len(trips) < 3:
         links.doubts.clear()
         return []
-    links.usual = sorted(trips.values())[len(trips) // 4]  # of three members one that is slow has two links of three
+    links.usual = sorted(trips.values())[len(trips) // 4]  # of three members, a slow one has two of the three links
     bad = {pair for pair in trips.keys() | losses.keys()
            if _is_slow(trips.get(pair, 0.0), links.usual) or losses.get(pair, 0.0) >= LOSSY}  # fmt: skip
     named = [_slow(links, members, trips, losses) for members in _whose(bad, trips.keys() | losses.keys())]
@@ -162,7 +164,7 @@ def look_for_slow(links: Links, now: float) -> list[Slow]:
 
 
 def _measured(links: Links, now: float) -> tuple[dict[Pair, float], dict[Pair, float]]:
-    """Round trip and loss by link. Where both ends have measured it the better one counts: the other was busy."""
+    """Round trip and loss by link. If both ends have measured, the better value counts: the other end was busy."""
     trips: dict[Pair, float] = {}
     losses: dict[Pair, float] = {}
     for observer, rows in links.rows.items():
@@ -181,14 +183,14 @@ def _is_slow(trip: float, usual: float) -> bool:
 
 
 def _whose(bad: set[Pair], links: Collection[Pair]) -> list[tuple[MemberId, ...]]:
-    """A member where two or more links, and all of its own, are bad; else the link's two."""
+    """A member if it has two or more links and all are bad; for any other bad link, its two members."""
     of: dict[MemberId, list[Pair]] = {}
     for pair in links:
         for member in pair:
             of.setdefault(member, []).append(pair)
     wholly = {m for m, own in of.items() if len(own) > 1 and bad.issuperset(own)}
     if wholly and 2 * len(wholly) >= len(of):
-        return []  # most are so: it is what is usual here, and not yet known to be
+        return []  # half of the members or more: slow links are usual here, and `usual` does not show it yet
     found: list[tuple[MemberId, ...]] = [(member,) for member in sorted(wholly)]
     return found + [pair for pair in sorted(bad) if not wholly & set(pair)]
 

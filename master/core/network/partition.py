@@ -1,17 +1,16 @@
-"""What is told, and done, about links between members: who cannot see whom, and whose round trips are long.
+"""Reports links that are down or slow, and replaces a member if a broken link blocks training.
 
-A pair that cannot see each other hangs the collectives between them, or breaks them. Nothing is done for that alone: a
-ring of ranks may not use that link, and a short outage costs nothing. When training stands still since then (no step
-for ten seconds, or ten of the slowest recent steps; a hang; or ranks that end with errors of torch.distributed and
-nothing else), beginning again in place would fail again and again, so one of the two is replaced: the one with the more
-cut links, of equals the younger. It costs no restart. A rank index is replaced so once an hour, then the other one of
-the pair goes, and then nobody: a link that probes do not pass may not be what stops the script. Where so many would
-have to go that it is the network itself, nobody is replaced either.
+If two members cannot reach each other, the collectives between them hang or fail. That alone has no consequence: a ring
+of ranks may not use that link, and a short outage costs nothing. If training has stood still since then (no step for
+ten seconds and ten times the slowest recent step; a hang; or ranks that end with nothing but errors of
+torch.distributed), a restart in place would fail again and again, so one of the two is replaced: the one with more
+broken links, of equals the younger. It costs no restart. A rank index is replaced for this reason once an hour. Then
+the other one of the pair is replaced, and then none: a link that drops probes may not be what blocks the script. If so
+many members would have to go that the network itself must be the cause, none is replaced either.
 
-Members look at three neighbours only. When ranks end so, or hang, more pairs are looked at: all of a small world, in a
-large one each member and the next, and one that is farther off with each generation; and of the member that failed
-first, those to 64 others. O(members).
-"""
+Members probe three neighbours only. If ranks end in this way or hang, the master has more pairs probed: all pairs of a
+small generation; in a large one each member with the next, and with one at a distance that changes with each
+generation; and the member that failed first with 64 others. O(members)."""
 
 from __future__ import annotations
 
@@ -35,33 +34,36 @@ from outrider.wire.messages.report import Report
 
 LOOK_EVERY, LOOK_FOR_SLOW = 1.0, 10.0
 HEARD, REPORTED = 2.5, 1.5
-"""Seconds within which both of a pair must have spoken; before they are asked, who may be about to be in doubt."""
+"""Seconds since the last message of both members of a pair: at most, for a verdict, and at most, before the master asks
+them to probe, because a member that is silent for longer may soon be suspected."""
 SLACK = 5.0
-"""Seconds, beside two steps, within which the last step is made after a link is cut: it is in the kernel's hands, and
-neither a look nor a report is there at once."""
+"""Seconds, in addition to two steps, in which a last step may still complete after a link broke: its data is in the
+kernel's buffers, and neither a probe nor a report shows the break at once."""
 AGAIN = 3600.0
+"""Seconds before a rank index is replaced for a partition again."""
 ALL_PAIRS = 16
-"""Members up to which all pairs are looked at."""
+"""Number of members up to which all pairs are probed."""
 OTHERS = 64
+"""Members that the first failed one probes in a larger generation."""
 PROBE_SECONDS = 0.4
 ASK_AGAIN = 1.5
 
 
-# -- what members say ---------------------------------------------------------------------------------------------
+# -- reports of members -------------------------------------------------------------------------------------------
 def note_report(state: State, member: Member, report: Report) -> None:
-    """O(the links that it tells of)."""
+    """Notes the links of a report. O(the links in it)."""
     world = state.world
     if not report.links or world is None or member.id not in world.places:
         return
-    said = [each for each in report.links if each.member in world.places and each.member != member.id]
-    if link_health.note(state.links, member.id, said, state.now):
+    links = [each for each in report.links if each.member in world.places and each.member != member.id]
+    if link_health.note(state.links, member.id, links, state.now):
         state.deadlines.set(("links", ""), state.now + LOOK_EVERY)
     elif state.deadlines.at(("links", "")) is None:
         state.deadlines.set(("links", ""), state.now + LOOK_FOR_SLOW)
 
 
 def probed(state: State, member: Member, answer: Probed) -> None:
-    """A question of ours."""
+    """Notes the answer to a probe that the master requested."""
     pair = state.links.asked.pop(answer.order, None)
     if pair is None or pair[0] != member.id or pair[1] not in state.members:
         return
@@ -69,9 +71,9 @@ def probed(state: State, member: Member, answer: Probed) -> None:
         state.deadlines.set(("links", ""), state.now + LOOK_EVERY)
 
 
-# -- questions ----------------------------------------------------------------------------------------------------
+# -- probes -------------------------------------------------------------------------------------------------------
 def ask(state: State, suspects: Iterable[MemberId], *, is_sudden: bool) -> None:
-    """Looks at links that nobody looks at otherwise; at all of them where it has happened a moment ago."""
+    """Requests probes of links that no member probes otherwise; of all links if the failure is sudden."""
     world = state.world
     if world is None or len(world.order) < 2:
         return
@@ -99,14 +101,14 @@ def _ask(state: State, one: MemberId, other: MemberId) -> None:
     if (one, other) in state.links.asked.values():
         return
     address, port = target.address, target.probe_port
-    reason = f"{one} is asked whether it reaches {other}: their link may be cut."
+    reason = f"The master asks {one} to probe {other}: their link may be down."
     number = orders.give(state, asker, lambda order: Probe(order, other, address, port, PROBE_SECONDS), reason)
     state.links.asked[number] = (one, other)
 
 
 def _ask_about_the_missing(state: State) -> None:
-    """Of each pair both, often until it is known whether they see each other, and then now and then: not all that are
-    missing look at each other by themselves."""
+    """Requests probes in both directions of each missing link, often until it is known whether it is down, then rarely:
+    not all members with a missing link probe each other by themselves."""
     for one, other in sorted(state.links.missing)[:OTHERS]:
         noted_at = state.links.rows[one][other].noted_at
         pause = ASK_AGAIN if state.now - noted_at < state_links.UNDECIDED else link_health.FRESH / 2
@@ -117,20 +119,20 @@ def _ask_about_the_missing(state: State) -> None:
 
 
 def is_undecided(state: State) -> bool:
-    """It will be known within seconds whether two members cannot see each other."""
+    """Whether it will be known only in some seconds if two members cannot reach each other."""
     return state_links.is_undecided(state.links, state.now)
 
 
 def ended(state: State, member: Member) -> None:
-    """Ranks of it have ended by themselves. Where nothing but errors of torch.distributed is known, who sees whom?"""
+    """Ranks of a member have ended. If only errors of torch.distributed are known, the links are probed."""
     episode = state.faults.episode
     if episode is not None and recovery.is_torn(state) and episode.failures[0].member == member.id:
         ask(state, [member.id], is_sudden=True)
 
 
-# -- looking ------------------------------------------------------------------------------------------------------
+# -- checks -------------------------------------------------------------------------------------------------------
 def look(state: State) -> None:
-    """Once a second while somebody is missing, else every ten seconds while reports of links come."""
+    """Checks the links each second while one is missing, otherwise every ten seconds while links are reported."""
     known = state.links
     if state.is_over or state.world is None:
         return
@@ -139,11 +141,11 @@ def look(state: State) -> None:
     _ask_about_the_missing(state)
     if state.stage != REBUILDING:
         found = _cuts(state)
-        _tell(state, found)
+        _report(state, found)
         _act(state, [cut for cut in found if cut.is_both])
     if state.now >= known.slow_at:
         known.slow_at = state.now + LOOK_FOR_SLOW
-        _tell_slow(state, link_health.look_for_slow(known, state.now))
+        _report_slow(state, link_health.look_for_slow(known, state.now))
     if known.rows:
         wait = LOOK_EVERY if known.missing else LOOK_FOR_SLOW
         state.deadlines.set(("links", ""), state.now + wait)
@@ -161,31 +163,31 @@ def _is_heard(state: State, member: Member, within: float = HEARD) -> bool:
     return is_well and state.now - member.heard_at < within
 
 
-# -- telling ------------------------------------------------------------------------------------------------------
-def _tell(state: State, found: list[Cut]) -> None:
-    told = state.links.told
+# -- Events -------------------------------------------------------------------------------------------------------
+def _report(state: State, found: list[Cut]) -> None:
+    reported = state.links.told
     for cut in found:
-        if cut.pair not in told or cut.is_both != told[cut.pair].is_both:
+        if cut.pair not in reported or cut.is_both != reported[cut.pair].is_both:
             state.announce("LinkDown", f"{cut_sentence(state, cut)}.", cut.first, warning=True,
                            detail=(("first", cut.first), ("second", cut.second)))  # fmt: skip
             state.mark_status()
-        told[cut.pair] = cut
-    for pair in told.keys() - {cut.pair for cut in found}:
+        reported[cut.pair] = cut
+    for pair in reported.keys() - {cut.pair for cut in found}:
         if not any(each in state.links.missing for each in (pair, pair[::-1])):
-            del told[pair]
+            del reported[pair]
             state.mark_status()
             if all(member in state.members for member in pair):
-                text = f"{where(state, pair[0])} and {where(state, pair[1])} see each other again."
+                text = f"{where(state, pair[0])} and {where(state, pair[1])} reach each other again."
                 state.announce("LinkUp", text, pair[0])
 
 
-def _tell_slow(state: State, found: list[Slow]) -> None:
-    told = state.links.slow
+def _report_slow(state: State, found: list[Slow]) -> None:
+    reported = state.links.slow
     for slow in found:
-        if slow.members not in told:
+        if slow.members not in reported:
             state.announce("LinkSlow", f"{slow_sentence(state, slow)}.", slow.members[0], warning=True)
             state.mark_status()
-    for members in told.keys() - {slow.members for slow in found}:
+    for members in reported.keys() - {slow.members for slow in found}:
         state.mark_status()
         if all(member in state.members for member in members):
             who = " and ".join(members)
@@ -193,29 +195,29 @@ def _tell_slow(state: State, found: list[Slow]) -> None:
     state.links.slow = {slow.members: slow for slow in found}
 
 
-# -- doing --------------------------------------------------------------------------------------------------------
+# -- consequences -------------------------------------------------------------------------------------------------
 def _act(state: State, found: list[Cut]) -> None:
     if not found or state.world is None:
         return
     if recovery.is_torn(state):
-        part(state, at_fault(state, found), "Ranks ended with errors of torch.distributed alone")
+        resolve(state, at_fault(state, found), "Ranks ended with errors of torch.distributed only")
     elif state.stage == RUNNING:
         state.occur(MembersCutOff(tuple(found)))
 
 
 def slowest_step(state: State) -> float:
-    """Seconds; 0 where no recent one was slow."""
+    """Seconds of the slowest recent step; 0 if none was slow."""
     recent = state.hangs.pace.slow_steps
     return recent[0][1] if recent else 0.0
 
 
 def of_a_hang(state: State) -> list[Cut]:
-    """Pairs that cannot see each other, and may be why no step is made."""
+    """Pairs that cannot reach each other, which may be why no step is made."""
     return at_fault(state, [cut for cut in _cuts(state) if cut.is_both])
 
 
 def at_fault(state: State, found: list[Cut]) -> list[Cut]:
-    """Of this world's members, and cut no longer than steps have been missing: a job that trained on needs them not."""
+    """Pairs of this generation whose link broke about when steps stopped: else training does not need it."""
     world, watch = state.world, state.hangs.watch
     if world is None or watch is None:
         return []
@@ -225,22 +227,22 @@ def at_fault(state: State, found: list[Cut]) -> list[Cut]:
             and not (is_late and watch.stepped_at > cut.since + slack)]  # fmt: skip
 
 
-def part(state: State, found: list[Cut], what: str) -> bool:
-    """Replaces as few members as are needed for those that stay to see each other. False where nobody may go."""
+def resolve(state: State, found: list[Cut], what: str) -> bool:
+    """Replaces as few members as possible so that the others reach each other. False if no member may be replaced."""
     world = state.world
     if world is None or not found:
         return False
     concerned = {m for cut in found for m in cut.pair}
     age = {m: state.members[m].created_at for m in concerned}
     spared = {m for m in concerned if not _may_go(state, state.members[m])}
-    gone = link_health.to_part(found, age, spared, max(1, len(world.places) // 4))
+    gone = link_health.to_replace(found, age, spared, max(1, len(world.places) // 4))
     for member_id in gone:
         member = state.members[member_id]
         cut = next(cut for cut in found if member_id in cut.pair)
         reason = f"{what}, and {cut_sentence(state, cut)}; {member_id} is replaced."
         if member.rank_index is not None:
             state.parted[member.rank_index] = state.now
-        recovery.parted(state, PARTED, reason, member)
+        recovery.partitioned(state, PARTED, reason, member)
         delete_pod.dismiss(state, member, reason)
     return bool(gone)
 

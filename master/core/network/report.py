@@ -1,4 +1,4 @@
-"""How links between members read: one sentence each, and their part of the status."""
+"""Sentences about links between members, and their part of the status."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from outrider.wire.ids import MemberId
 
 
 def cut_sentence(state: State, cut: Cut) -> str:
-    """Without a full stop: it stands within others."""
+    """Describes a broken link, without a full stop: it becomes part of another sentence."""
     first, second, took = where(state, cut.first), where(state, cut.second), seconds(state.now - cut.since)
     if not cut.is_both:
-        return f"{first} has not found {second} for {took}, though {cut.second} finds {cut.first}"
-    others = " and others find each of them" if state.world is not None and len(state.world.places) > 2 else ""
-    found = f"neither has found the other for {took}, though the master hears both{others}"
-    return f"{first} and {second} cannot see each other: {found}"
+        return f"{first} has not reached {second} for {took}, though {cut.second} reaches {cut.first}"
+    others = " and other members reach each of them" if state.world is not None and len(state.world.places) > 2 else ""
+    found = f"neither has reached the other for {took}, though the master hears both{others}"
+    return f"{first} and {second} cannot reach each other: {found}"
 
 
 def slow_sentence(state: State, slow: Slow) -> str:
-    """The same of a link, or of all links of a member, that are slow or lose."""
+    """Describes a slow or lossy link, or all links of a member, without a full stop."""
     who = " and ".join(where(state, member) for member in slow.members)
     whose = f"The links of {who} are" if len(slow.members) == 1 else f"The link between {who} is"
     loss = f"{slow.loss:.0%} of the probes are lost"
     if slow.round_trip < slow.usual + link_health.SLOW_BY:
-        return f"{whose} bad: {loss}"
-    trip = f"a round trip takes {milliseconds(slow.round_trip)}, where the job's others take"
+        return f"{whose} lossy: {loss}"
+    trip = f"a round trip takes {milliseconds(slow.round_trip)}, while the job's other links take"
     return f"{whose} slow: {trip} {milliseconds(slow.usual)}" + (
         f", and {loss}" if slow.loss >= link_health.LOSSY else ""
     )
@@ -47,7 +47,7 @@ def milliseconds(value: float) -> str:
 
 # -- the status ---------------------------------------------------------------------------------------------------
 def document(state: State) -> dict[str, Any]:
-    """What is wrong with links now."""
+    """The part of the status: the links that are down or slow now."""
     return {
         "round_trip_ms": _in_ms(state.links.usual),
         "down": [
@@ -64,7 +64,7 @@ def document(state: State) -> dict[str, Any]:
 
 
 def of_member(state: State, member: Member) -> dict[str, Any]:
-    """Over its links: the median round trip and the share of probes that were lost."""
+    """The median round trip of a member's links, and the share of its probes that were lost."""
     rows = state.links.rows.get(member.id)
     fresh = [row for row in rows.values() if state.now - row.at < link_health.FRESH and row.sent] if rows else []
     if not fresh:

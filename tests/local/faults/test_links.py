@@ -48,7 +48,7 @@ def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Tr
     for pair in cut:
         rule("-I", *pair)
     try:
-        job.event("LinkDown", mark, f"{one} and {two} cannot see each other", "though the master hears both")
+        job.event("LinkDown", mark, f"{one} and {two} cannot reach each other", "though the master hears both")
         again, same = job.training(3, more=len(world[0]) + 30)
         assert (again, pids(same)) == (restart, pids(world))
         assert "NetworkPartition" not in job.told(mark)
@@ -59,7 +59,7 @@ def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Tr
             rule("-I", *pair)
         job.order(0, "time.sleep(1e6)")
         event = job.event(
-            "NetworkPartition", mark, "No rank has completed a step for", f"{one} and {two} cannot see each other"
+            "NetworkPartition", mark, "No rank has completed a step for", f"{one} and {two} cannot reach each other"
         )
         assert event["member"] == two
         _, new = job.training(3, after=restart)
@@ -91,8 +91,8 @@ def test_ranks_whose_connection_is_cut_train_on_without_one_of_the_two(isolated:
     one, two = members(world)[1:]
     mark = isolated.mark()
     cut_off_from(isolated, two, one)
-    isolated.event("LinkDown", mark, f"{one} and {two} cannot see each other", "though the master hears both")
-    event = isolated.event("NetworkPartition", mark, f"{one} and {two} cannot see each other", f"{two} is replaced")
+    isolated.event("LinkDown", mark, f"{one} and {two} cannot reach each other", "though the master hears both")
+    event = isolated.event("NetworkPartition", mark, f"{one} and {two} cannot reach each other", f"{two} is replaced")
     assert event["member"] == two
     assert "MemberSilent" not in isolated.told(mark)
     _, new = isolated.training(3, after=restart)
