@@ -11,7 +11,8 @@ This is a pure function. The evidence, strongest first:
 
 If the second and the third point to different ranks, the finding names both and no culprit. If a rank could not report
 its collectives (its GIL is held, it has no recorder), the stacks alone decide. The culprit is one member. If several
-members are responsible, the finding names them, and none is replaced for it."""
+members are responsible, the finding names them, and none is replaced for it.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ and the limit of an evaluation applies. A limit that the user has set applies as
 
 If no rank of the job has ever shown a step, missing steps mean nothing. The master reports that once, and only certain
 evidence ends such a generation: a stopped process, or a collective or rendezvous in which ranks have waited for as long
-as an init may take."""
+as an init may take.
+"""
 
 from __future__ import annotations
 

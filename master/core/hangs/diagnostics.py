@@ -1,7 +1,8 @@
 """Asks every member for diagnostics (stacks, collectives); an answer later than six seconds counts as missing.
 
 A rehearsal goes to one member alone: all members of a job have the same script, and a rehearsal takes as long as the
-script's imports."""
+script's imports.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Combines the answers of all members into what is known about each rank of a generation.
 
 The answers are parsed in `hangs.evidence_reader`. A rank is identified by its member's place in the generation and its
-local rank, whatever rank it reports for itself."""
+local rank, whatever rank it reports for itself.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Parses the JSON in which a member answers what its ranks are doing.
 
 Any process may have written an answer, so invalid parts of it are ignored. Thousands of answers come within seconds, so
-each is parsed in the step that brings it, and values that many of them share are stored once (`Known`)."""
+each is parsed in the step that brings it, and values that many of them share are stored once (`Known`).
+"""
 
 from __future__ import annotations
 

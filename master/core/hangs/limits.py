@@ -13,7 +13,8 @@ A limit that the user sets applies as it is, whatever the past was.
 
 Phases that change without a step cannot last for ever: no job may go without a step for longer than the sum of all
 limits. A duration is remembered only if the rank was heard all the time; otherwise a master that hears nothing would
-extend its limits."""
+extend its limits.
+"""
 
 from __future__ import annotations
 

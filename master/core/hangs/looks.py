@@ -11,7 +11,8 @@ the generation at once, whatever the limit:
 A difference from one look to the next is work: CPU time, reads and writes, bytes over TCP, the position of the main
 thread, descendants, collectives. A rank that works while others wait for it gets the limit of an evaluation. A rank
 that has done nothing for the limit of a step is hung. If the user has set a limit, that limit applies and there are no
-looks."""
+looks.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Watches the progress of the running generation: sets the timers of looks, and notes steps and pauses.
 
-What follows from missing progress is decided in `hangs.detector`."""
+What follows from missing progress is decided in `hangs.detector`.
+"""
 
 from __future__ import annotations
 

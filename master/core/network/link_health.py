@@ -7,7 +7,8 @@ other before: datagrams between pods may be forbidden altogether. If only one of
 is reported and nothing more.
 
 A link is slow or lossy compared with the job's other links. A busy machine makes round trips long as well, so a slow
-link is reported and nothing is done. Old reports do not count."""
+link is reported and nothing is done. Old reports do not count.
+"""
 
 from __future__ import annotations
 

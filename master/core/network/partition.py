@@ -10,7 +10,8 @@ many members would have to go that the network itself must be the cause, none is
 
 Members probe three neighbours only. If ranks end in this way or hang, the master has more pairs probed: all pairs of a
 small generation; in a large one each member with the next, and with one at a distance that changes with each
-generation; and the member that failed first with 64 others. O(members)."""
+generation; and the member that failed first with 64 others. O(members).
+"""
 
 from __future__ import annotations
 

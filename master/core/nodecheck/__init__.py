@@ -1,1 +1,1 @@
-"""The node check: who measures with whom, and who may train."""
+"""The node check: how members are paired and measured, and which may train."""

@@ -1,8 +1,9 @@
-"""Who has to pass the node check before it may train (again), where the job wants one.
+"""Decides which members must pass the node check before they may train, if the job has one.
 
-Every member once, when it is new; and one whose node has shown two faults, or of which somebody else has evidence:
-`ask` is the way in. A member is not checked before every restart: it costs seconds, and a crash says little about a
-machine. What is asked for takes effect before the member's next generation; it does not stop the present one.
+Each new member must pass it once. A member is checked again if its node has shown two incidents, or if another module
+has evidence against it and calls `ask`. A member is not checked before every restart: a check costs seconds, and a
+crash says little about a machine. A requested check takes place before the member's next generation; it does not stop
+the present one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NEW = "it is new"
 
 
 def note_new(state: State, added: MemberAdded) -> None:
-    """Made or seen for the first time. An earlier master's check holds for the same pod."""
+    """Requires a check of a new member. A check by an earlier master still holds for the same pod."""
     member = state.members.get(added.member)
     if member is None:
         return
@@ -30,18 +31,18 @@ def note_new(state: State, added: MemberAdded) -> None:
 
 
 def ask(state: State, member: Member, why: str) -> bool:
-    """There is evidence against the machine of this member. False where the job wants no checks, or one is due."""
+    """Requires a check because of evidence. False if the job has no node check, or a check is due already."""
     if not state.spec.node_check or member.check_wanted:
         return False
     member.check_wanted = why
-    text = f"{member.id} is checked before it trains in another generation: {why}."
+    text = f"{member.id} will be checked before its next generation: {why}."
     state.announce("NodeCheckRequested", text, member.id)
     readiness.refresh(state, member)
     return True
 
 
 def note_fault(state: State, noted: FaultNoted) -> None:
-    """The second fault that speaks against a node calls for a check of who runs there."""
+    """After a second incident of a node, its members are checked."""
     node = noted.node
     if not node or not state.spec.node_check:
         return
@@ -49,11 +50,11 @@ def note_fault(state: State, noted: FaultNoted) -> None:
     if incidents < node_exclusion.INCIDENTS:
         return
     for member in [m for _id, m in sorted(state.members.items()) if m.node == node and m.is_usable]:
-        ask(state, member, f"node {node} has shown {incidents} faults")
+        ask(state, member, f"node {node} has had {incidents} incidents")
 
 
 def edited(state: State, _edited: SpecEdited) -> None:
-    """The user may want no checks any more."""
+    """The user may have switched the node check off."""
     if state.spec.node_check:
         return
     for member in [m for _id, m in sorted(state.members.items()) if m.check_wanted]:

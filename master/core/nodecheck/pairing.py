@@ -1,11 +1,10 @@
-"""Who measures with whom in a round of the node check, and what the rounds together say about each member.
+"""Pairs members for the rounds of the node check, and judges each member by all rounds.
 
-Pure functions over what the probes found. Laws: nobody is condemned for an all-gather that failed unless it failed with
-two others, one of whom is known to be well, because two that fail together say nothing about which of them is broken,
-or whether it is their way to each other alone; a member that was well once, in whatever round, is not faulty; and a
-straggler is slower than twice the median in its *best*
-round, compute and network each for itself. In a group of three everybody measures with each of the others, and the best
-counts, so that no bad one spoils two.
+These are pure functions over the results of the probes. Laws: an all-gather that failed makes a member faulty only if
+it failed with two others, one of which is known to be healthy. Two members that fail together do not show which of them
+is broken, or whether only the path between them is. A member that passed once, in any round, is not faulty. A straggler
+is slower than twice the median in its *best* round, for compute and network separately. In a group of three each member
+measures with both others and the best result counts, so that one bad member does not spoil the results of two.
 
 Times of one kind (torch on a GPU, torch on the CPU, numpy, plain Python) are compared with their own kind only.
 """
@@ -22,24 +21,24 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.node_check import Checked
 
 OK = "ok"
-SAYS_NOTHING = ("port taken", "interrupted", "gone")
-"""Results that are nobody's fault: the member is measured again."""
+INCONCLUSIVE = ("port taken", "interrupted", "gone")
+"""Results that are not the fault of a member, which is then measured again."""
 TIMES_THE_MEDIAN = 2.0
 LEAST_COMPUTE, LEAST_NETWORK = 0.02, 0.03
-"""Seconds beyond the median that a straggler takes at the least: below that it is the noise of a busy machine."""
+"""Seconds beyond the median that a straggler takes at least: less is the noise of a busy machine."""
 MET_WITHIN = 3.0
-"""Seconds between the beginnings of two probes; they wait 4 s for each other."""
+"""The most seconds between the starts of two probes that can meet; each waits 4 s for the other."""
 LONGEST = 3600.0
 
 
 def answer_of(message: Checked, shares_its_machine: bool, is_contained: bool = False, now: float = 0.0) -> Answer:
-    """As it came at this moment. On a machine that others of the job share, CPU time counts: they disturb each other
-    while they measure. In a container (a pod's, or an isolated
-    member's cgroup) also what that holds back itself, by its CPU limit or what else runs in it."""
+    """The answer in a message that arrives at `now`. On a machine that members of the job share, CPU time counts,
+    because they disturb each other while they measure. In a container (a pod's, or an isolated member's cgroup) the
+    time for which the container itself held the probe back counts too: by its CPU limit, or by what else runs in it."""
     own = (message.compute, message.cpu, message.held_up, message.elapsed)
     times = (*own, *(peer.seconds for peer in message.peers))
     if not all(0 <= seconds <= LONGEST for seconds in times):
-        return Answer("absurd", f"it says that it took {', '.join(f'{seconds:g}' for seconds in times)} s")
+        return Answer("absurd", f"it reports impossible times: {', '.join(f'{seconds:g}' for seconds in times)} s")
     compute = message.compute
     if shares_its_machine and message.cpu:
         compute = message.cpu + (message.held_up if is_contained else 0.0)
@@ -47,9 +46,9 @@ def answer_of(message: Checked, shares_its_machine: bool, is_contained: bool = F
     return Answer(message.result, message.error, message.kind, compute, message.elapsed, message.peers, began)
 
 
-# -- who with whom ------------------------------------------------------------------------------------------------
+# -- groups -------------------------------------------------------------------------------------------------------
 def first(subjects: Iterable[MemberId], helpers: Sequence[MemberId], seed: str) -> Groups:
-    """In a random order that the seed decides; each with one that is known to be well, while there are some."""
+    """The groups of the first round, in random order from the seed: each subject with a helper while there are any."""
     order = sorted(subjects, key=lambda member: (crc32(f"{seed}/{member}".encode()), member))
     groups = [[subject, helper] for subject, helper in zip(order, helpers, strict=False)]
     left = order[len(groups) :]
@@ -58,7 +57,7 @@ def first(subjects: Iterable[MemberId], helpers: Sequence[MemberId], seed: str) 
 
 
 def again(suspicion: Sequence[MemberId], helpers: Sequence[MemberId], rounds: Sequence[Round]) -> Groups:
-    """The most suspicious with the least, and with nobody whom it has met where that can be."""
+    """The groups of a later round: the most suspicious with the least suspicious, if possible with a new partner."""
     met = _met(rounds)
     fast = deque([*helpers, *reversed(suspicion)])
     taken: set[MemberId] = set()
@@ -78,8 +77,8 @@ def again(suspicion: Sequence[MemberId], helpers: Sequence[MemberId], rounds: Se
 
 
 def _partner(fast: deque[MemberId], taken: set[MemberId], met: set[MemberId]) -> MemberId | None:
-    """The fastest that is free and new to it, else the fastest that is free. Those who were taken leave the front, so
-    that looking stays short."""
+    """The fastest free member that it has not met, else the fastest free one. Taken members are removed from the front,
+    so that the search stays short."""
     while fast and fast[0] in taken:
         fast.popleft()
     known = None
@@ -111,7 +110,7 @@ def _met(rounds: Sequence[Round]) -> dict[MemberId, set[MemberId]]:
 
 
 def suspicion(subjects: Iterable[MemberId], found: Mapping[MemberId, Finding]) -> list[MemberId]:
-    """The failed first, then the slow; who passed in little time comes last."""
+    """The members by suspicion: failed ones first, then slow ones; the fastest that passed is last."""
 
     def key(member: MemberId) -> tuple[bool, float, MemberId]:
         finding = found[member]
@@ -120,22 +119,22 @@ def suspicion(subjects: Iterable[MemberId], found: Mapping[MemberId, Finding]) -
     return sorted(subjects, key=key)
 
 
-# -- what it says -------------------------------------------------------------------------------------------------
+# -- findings -----------------------------------------------------------------------------------------------------
 def findings(rounds: Sequence[Round], good: Iterable[MemberId] = ()) -> dict[MemberId, Finding]:
-    """Of everybody who took part. `good`: those who are known to be well from before."""
+    """The finding for each member that took part. `good`: members that were known to be healthy before."""
     links = _links(rounds)
-    well = set(good) | {member for member, tried in links.items() if any(not error for _o, _s, error in tried)}
+    healthy = set(good) | {member for member, tried in links.items() if any(not error for _o, _s, error in tried)}
     members = sorted({member for each in rounds for group in each.groups for member in group})
-    return {member: _finding(member, rounds, links.get(member, []), well) for member in members}
+    return {member: _finding(member, rounds, links.get(member, []), healthy) for member in members}
 
 
 _Link = tuple[MemberId, float, str]
 
 
 def _links(rounds: Sequence[Round]) -> dict[MemberId, list[_Link]]:
-    """By member: with whom it tried the all-gather, how long that took, and what was wrong. One that failed because the
-    other one's probe did, with one that does not even reach itself, or that began at another time (its order came
-    late), is left out: it says nothing about this member."""
+    """The all-gathers of each member: the other one, the seconds and the error. A failed one is left out if it shows
+    nothing about this member: the other's probe failed, the other cannot even reach itself, or the two began at
+    different times because an order came late."""
     broken = {member for each in rounds for member, answer in each.answers.items() if _is_cut_off(member, answer)}
     found: dict[MemberId, list[_Link]] = {}
     for each in rounds:
@@ -159,44 +158,44 @@ def _is_cut_off(member: MemberId, answer: Answer) -> bool:
     return any(peer.member == member and peer.error for peer in answer.peers)
 
 
-def _finding(member: MemberId, rounds: Sequence[Round], links: list[_Link], well: set[MemberId]) -> Finding:
+def _finding(member: MemberId, rounds: Sequence[Round], links: list[_Link], healthy: set[MemberId]) -> Finding:
     answers = [(r.number, r.answers[member]) for r in rounds if member in r.answers]
-    said = [(number, a) for number, a in answers if a.result not in SAYS_NOTHING]
-    passed = [a for _number, a in said if a.result == OK]
+    conclusive = [(number, a) for number, a in answers if a.result not in INCONCLUSIVE]
+    passed = [a for _number, a in conclusive if a.result == OK]
     times = [a for a in passed if a.compute > 0]
     compute, kind = min(((a.compute, a.kind) for a in times), default=(0.0, ""))
     network = min((seconds for _other, seconds, error in links if not error), default=0.0)
-    if said and not passed:
-        verdict = "faulty" if len(said) > 1 else "unclear"
-        return Finding(verdict, "compute", _how(said))
+    if conclusive and not passed:
+        verdict = "faulty" if len(conclusive) > 1 else "unclear"
+        return Finding(verdict, "compute", _how(conclusive))
     own = [peer for a in passed for peer in a.peers if peer.member == member]
     if own and all(peer.error for peer in own):
         verdict = "faulty" if len(own) > 1 else "unclear"
-        return Finding(verdict, "network", f"it does not reach itself: {own[-1].error}", kind, compute)
-    if not said:
+        return Finding(verdict, "network", f"it cannot reach itself: {own[-1].error}", kind, compute)
+    if not conclusive:
         return Finding("unmeasured", reason=answers[-1][1].error if answers else "it was never measured")
     failed = [(other, error) for other, _seconds, error in links if error]
     if failed and len(failed) == len(links):
-        is_clear = len({other for other, _error in failed}) > 1 and any(other in well for other, _error in failed)
+        is_clear = len({other for other, _error in failed}) > 1 and any(other in healthy for other, _error in failed)
         reason = "; ".join(f"with {other}: {error}" for other, error in failed[-2:])
         return Finding("faulty" if is_clear else "unclear", "network", reason, kind, compute)
     had_company = any(len(group) > 1 for each in rounds for group in each.groups if member in group)
     if had_company and not links:
-        return Finding("unmeasured", "network", "nobody was left to measure it with", kind, compute)
+        return Finding("unmeasured", "network", "no member was left to measure it with", kind, compute)
     return Finding(OK, "", "", kind, compute, network)
 
 
-def _how(said: Sequence[tuple[int, Answer]]) -> str:
-    """Which check failed in which rounds, with how many seconds."""
+def _how(answers: Sequence[tuple[int, Answer]]) -> str:
+    """The failed check of each round, with its seconds."""
     return "; ".join(f"round {n}: {a.result} after {a.elapsed:.2f} s{f' ({a.error})' if a.error else ''}"
-                     for n, a in said[-2:])  # fmt: skip
+                     for n, a in answers[-2:])  # fmt: skip
 
 
 def stragglers(
     subjects: Iterable[MemberId], found: Mapping[MemberId, Finding], known: Mapping[MemberId, Finding]
 ) -> dict[MemberId, Finding]:
-    """Who is slower than twice the median, with the check and the seconds. `known`: members measured before. Never more
-    than half: the median of an even number is the lower one of the two in its middle."""
+    """Members slower than twice the median, with the check and the seconds. `known`: findings of earlier checks. Never
+    more than half of the members: of an even number the median is the lower one of the two middle values."""
     slow: dict[MemberId, Finding] = {}
     everyone = {**known, **{m: f for m, f in found.items() if f.verdict == OK}}
     computes = _by_kind(everyone)

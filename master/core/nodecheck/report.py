@@ -1,43 +1,43 @@
-"""What users are told of a round of the node check. It is two lines, by rank index, and a part of the status.
+"""Reports a round of the node check: two lines by rank index in Events, and a part of the status.
 
-A word says what the rounds so far come to, so that who is left out for being slow does not read ok in the same moment.
-Of many members only those are named that stand out, so that a line fits into an Event.
+The word for a member reflects all rounds so far, so that a member that is excluded for being slow does not read "ok" at
+the same moment. Of many members only those that stand out are named, so that a line fits into an Event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from outrider.master.core.nodecheck.pairing import OK, SAYS_NOTHING
+from outrider.master.core.nodecheck.pairing import INCONCLUSIVE, OK
 from outrider.master.core.state.job import State
 from outrider.master.core.state.nodecheck import Answer, Finding, Round
 from outrider.wire.ids import MemberId
 
 NAMED = 32
-"""Members up to which all are named."""
+"""Number of members up to which all are named."""
 ROUNDS_KEPT = 4
 SLOW = "slow"
 
 
-def tell(state: State, done: Round, elapsed: float, slow: Collection[MemberId]) -> None:
-    """The lines, and the round in the status. `slow`: those that are stragglers by the rounds so far."""
+def announce(state: State, done: Round, elapsed: float, slow: Collection[MemberId]) -> None:
+    """Announces the two lines, and adds the round to the status. `slow`: the stragglers by the rounds so far."""
     members = sorted(done.answers, key=lambda m: _order(state, m))
     took = {m: _seconds(done.answers[m]) for m in members}
-    said = {m: _word(m, done.answers[m], slow) for m in members}
+    words = {m: _word(m, done.answers[m], slow) for m in members}
     times = _row(
         state, {m: f"{seconds:.3f}" if seconds else "-" for m, seconds in took.items()}, _slowest(took), "more"
     )
     state.announce("NodeCheckRound", f"check round {done.number}: elapsed {elapsed:.2f} s {{{times}}}")
-    words = _row(state, said, [m for m in members if said[m] != OK], OK)
-    is_bad = any(said[m] != OK for m in members)
-    text = f"check round {done.number}: status {{{words}}}{_not_measured(state, done)}"
+    row = _row(state, words, [m for m in members if words[m] != OK], OK)
+    is_bad = any(words[m] != OK for m in members)
+    text = f"check round {done.number}: status {{{row}}}{_not_measured(state, done)}"
     state.announce("NodeCheckRound", text, warning=is_bad)
-    shown = members if len(members) <= NAMED else [*_slowest(took), *(m for m in members if said[m] != OK)][:NAMED]
+    shown = members if len(members) <= NAMED else [*_slowest(took), *(m for m in members if words[m] != OK)][:NAMED]
     state.nodecheck.rounds.append({
         "round": done.number,
         "elapsed": round(elapsed, 3),
-        "members": {_name(state, m): _document(m, done.answers[m], said[m]) for m in dict.fromkeys(shown)},
-        "ok": sum(1 for m in members if said[m] == OK),
+        "members": {_name(state, m): _document(m, done.answers[m], words[m]) for m in dict.fromkeys(shown)},
+        "ok": sum(1 for m in members if words[m] == OK),
         "measured": len(members),
     })  # fmt: skip
     del state.nodecheck.rounds[:-ROUNDS_KEPT]
@@ -46,7 +46,7 @@ def tell(state: State, done: Round, elapsed: float, slow: Collection[MemberId]) 
 def note_verdicts(
     state: State, done: Round, found: Mapping[MemberId, Finding], slow: Mapping[MemberId, Finding]
 ) -> None:
-    """What became of those in the last round's document who did not simply pass."""
+    """Adds the verdicts on members that did not pass, or are stragglers, to the last round in the status."""
     verdicts = {_name(state, m): f"{finding.verdict}: {finding.check}: {finding.reason}" for m, finding in sorted(
         {**{m: f for m, f in found.items() if f.verdict in ("faulty", "unclear")}, **slow}.items())}  # fmt: skip
     if state.nodecheck.rounds and verdicts:
@@ -54,9 +54,9 @@ def note_verdicts(
 
 
 def _word(member: MemberId, answer: Answer, slow: Collection[MemberId]) -> str:
-    """ok, or what went wrong with it or between it and its group."""
+    """`ok`, or what failed in the member or between it and its group."""
     if answer.result != OK:
-        return answer.result if answer.result in SAYS_NOTHING else f"failed ({answer.result})"
+        return answer.result if answer.result in INCONCLUSIVE else f"failed ({answer.result})"
     others = [peer for peer in answer.peers if peer.member != member] or answer.peers
     if others and all(peer.error for peer in others):
         return "unreachable"
@@ -64,13 +64,13 @@ def _word(member: MemberId, answer: Answer, slow: Collection[MemberId]) -> str:
 
 
 def _not_measured(state: State, done: Round) -> str:
-    """Whose earlier result stands, in a round of some."""
+    """The members that were not measured in this round because their earlier result is valid."""
     others = sorted((m.id for m in state.members.values() if m.is_usable and m.finding and m.id not in done.answers),
                     key=lambda m: _order(state, m))  # fmt: skip
     if not others:
         return ""
     named = ", ".join(_name(state, m) for m in others[:NAMED]) + (", …" if len(others) > NAMED else "")
-    return f"; not measured again, for {'its' if len(others) == 1 else 'their'} earlier result stands: {named}"
+    return f"; not measured again (earlier result is valid): {named}"
 
 
 def _seconds(answer: Answer) -> float:
@@ -90,7 +90,7 @@ def _row(state: State, texts: Mapping[MemberId, str], main: list[MemberId], rest
 
 
 def _name(state: State, member_id: MemberId) -> str:
-    """A rank index; a spare has none."""
+    """The rank index of a member, or the name of a spare."""
     member = state.members.get(member_id) or state.placement.past.get(member_id)
     index = None if member is None else member.rank_index
     return str(member_id) if index is None else str(index)
@@ -101,12 +101,12 @@ def _order(state: State, member_id: MemberId) -> tuple[bool, int, str]:
     return (not name.isdigit(), int(name) if name.isdigit() else 0, name)
 
 
-def _document(member: MemberId, answer: Answer, said: str) -> dict[str, object]:
+def _document(member: MemberId, answer: Answer, word: str) -> dict[str, object]:
     network = [peer.seconds for peer in answer.peers if not peer.error and peer.member != member]
     errors = [answer.error, *(f"with {peer.member}: {peer.error}" for peer in answer.peers if peer.error)]
     return {
         "member": str(member),
-        "status": said,
+        "status": word,
         "kind": answer.kind,
         "compute": round(answer.compute, 4),
         "network": round(min(network, default=0.0), 4),

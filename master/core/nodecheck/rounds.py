@@ -1,14 +1,14 @@
-"""The node check: members are measured in pairs before they may train (`pairing` says who with whom, and judges).
+"""Runs the node check: members are measured in pairs before they may train (`pairing` groups and judges them).
 
-A first world is checked in two rounds. A newcomer is measured with members that are known to be well, idle ones where
-there are some, else members that train, which then take part in the all-gather alone; where its first round shows
-nothing, that was all. A round is over when everybody has answered, or cannot any more, or its time has run out.
-Whatever goes wrong is a result, and at most four rounds are made, so no check blocks a job. It waits for nobody but
-those that it measures, and costs each member one order and one answer a round.
+The first generation is checked in two rounds. A new member is measured with members that are known to be healthy: idle
+ones if there are any, else members that train, which then take part in the all-gather only. If its first round shows no
+fault, there is no second one. A round is over when every member has answered or can no longer answer, or when its time
+is up. Each failure is a result, and there are at most four rounds, so a check never blocks a job. It waits only for
+members that it measures, and costs each of them one order and one answer a round.
 
-Who fails is left out and replaced, at no cost, on another node where the platform has nodes. Not left out, but warned
-of, are: more than half of those who took part (then the check itself is in doubt), a place whose members failed it
-three times running, and a pod that nobody would make again.
+A member that fails is excluded and replaced at no cost, on another node if the platform has nodes. These are reported
+with a warning instead: more than half of the members that took part (then the check itself is in doubt), a member at a
+rank index where three were excluded in a row, and a pod that no controller would create again.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from outrider.wire.messages.node_check import Checked, CheckPeer
 
 PROBE_SECONDS = 30.0
 ROUND_SECONDS = 45.0
-"""A probe ends after the first, its sidecar answers some seconds later whatever became of it, and this is the end."""
+"""Seconds after which a probe ends, and a round: in between, each sidecar answers whatever the probe did."""
 READY_SECONDS = 15.0
-"""Between two rounds, for a member's next port."""
+"""Seconds between two rounds for a member to report its next port."""
 ROUNDS, MOST_ROUNDS = 2, 4
 FEW = 3
-"""Up to so many are also measured alone: they cannot tell which of them is bad."""
+"""Up to so many members are measured alone as well: pairs of them cannot show which one is bad."""
 EXCLUSIONS = 3
-"""Members of one place that fail running; then the check is wrong about it, or replacing them does not help."""
+"""Members in a row that are excluded at one rank index; after them the check must be wrong, or replacing no help."""
 NO_PLACE = RankIndex(-1)
-"""Of spares, which are counted together."""
+"""Stands for the rank index of spares, which are counted together."""
 EXIT_CODE = 3
+NO_CONTROLLER = "no controller would create another pod"
 
 
 # -- begin --------------------------------------------------------------------------------------------------------
 def advance(state: State) -> None:
-    """At the end of a step: begins a check where one is due, or goes on with the one there is."""
+    """Runs at the end of a step: begins a check if one is due, or continues the present one."""
     check = state.nodecheck.check
     if check is None:
         if state.unchecked and state.listed and not state.placement.suspended and _is_time(state):
@@ -56,17 +57,17 @@ def advance(state: State) -> None:
         return
     for member_id in sorted(check.lost):
         check.lost.discard(member_id)
-        _take(state, check, member_id, Answer("gone", "it is gone"))
+        _take(state, check, member_id, Answer("gone", "the member is gone"))
     if state.nodecheck.check is not check:
         return
     if check.training and state.stage != RUNNING:
-        _abandon(state, check, "the world that helped with it is over")
+        _abandon(state, check, "the generation whose members helped has ended")
     elif not check.orders:
         _next_round(state, check)
 
 
 def _is_time(state: State) -> bool:
-    """Beside a world as soon as all of it runs, for who helps is one of it; else when one could form but for that."""
+    """Once all of a running generation has started, as it has the helpers; else once only the check delays the next."""
     if state.stage == RUNNING and state.world is not None:
         return len(state.world.started) == len(state.world.places)
     if state.stage != GATHERING:
@@ -81,7 +82,7 @@ def _begin(state: State) -> None:
     if state.stage == GATHERING:
         for member_id in sorted(m for m in state.ready if not _is_known(state, m)):
             member = state.members[member_id]
-            member.check_wanted = "it was never measured with another"
+            member.check_wanted = "it was never measured with another member"
             readiness.refresh(state, member)
     subjects = set(state.unchecked)
     helpers, training = _helpers(state, len(subjects))
@@ -90,8 +91,8 @@ def _begin(state: State) -> None:
 
 
 def _is_known(state: State, member_id: MemberId) -> bool:
-    """It reached another one when it was measured: so what fails with it is not its fault. One that passed alone, or of
-    two that failed together, is not known to be well."""
+    """Whether a member is known to be healthy: it reached another one when it was measured. A member that passed alone,
+    or is one of two that failed together, is not."""
     member = state.members.get(member_id)
     return member is not None and member.finding is not None and member.finding.network > 0
 
@@ -100,19 +101,19 @@ def _known(state: State, check: Check) -> list[MemberId]:
     return [helper for helper in check.helpers if _is_known(state, helper)]
 
 
-def _helpers(state: State, wanted: int, asked: Collection[MemberId] = ()) -> tuple[list[MemberId], frozenset[MemberId]]:
-    """One each where there are so many: idle ones first, then members that train; without those asked before."""
+def _helpers(state: State, count: int, asked: Collection[MemberId] = ()) -> tuple[list[MemberId], frozenset[MemberId]]:
+    """Up to `count` helpers: idle members first, then members that train; without those in `asked`."""
     world = state.world if state.stage == RUNNING else None
     places = world.places if world is not None else {}
-    idle = sorted(member for member in state.ready if member not in places and member not in asked)[:wanted]
+    idle = sorted(member for member in state.ready if member not in places and member not in asked)[:count]
     free = [m for m in places if world is not None and m not in asked and _may_help(state, world, m)]
-    training = sorted(free, key=_by_chance(state))[: wanted - len(idle)]
+    training = sorted(free, key=_by_chance(state))[: count - len(idle)]
     return [*idle, *training], frozenset(training)
 
 
-def _help_more(state: State, check: Check, wanted: int) -> None:
-    """Who failed with a helper, or lost it, meets another one: it may be their way to each other alone that is cut."""
-    helpers, training = _helpers(state, wanted, {*check.helpers, *check.subjects})
+def _help_more(state: State, check: Check, count: int) -> None:
+    """Adds helpers for members that failed with theirs or lost it: only the link between the two may be down."""
+    helpers, training = _helpers(state, count, {*check.helpers, *check.subjects})
     check.helpers += helpers
     check.training |= training
 
@@ -130,7 +131,7 @@ def _by_chance(state: State) -> Callable[[MemberId], int]:
 
 # -- a round ------------------------------------------------------------------------------------------------------
 def _next_round(state: State, check: Check) -> None:
-    """When everybody who is to be measured has a port."""
+    """Starts the next round, once every member to be measured has a port."""
     subjects = check.subjects = {member for member in check.subjects if not _has_no_trainer(state, member)}
     everyone = [*sorted(subjects - check.mute), *(m for m in check.helpers if m not in check.training)]
     if not subjects:
@@ -155,14 +156,14 @@ def _next_round(state: State, check: Check) -> None:
     if state.stage == RUNNING:
         state.message = formation.measured(check)
     state.mark_status()
-    check.answers |= {m: Answer("no answer", "it was not ready again") for m in check.mute}
+    check.answers |= {m: Answer("no answer", "it was not ready for this round") for m in check.mute}
     check.groups += tuple((m,) for m in sorted(check.mute))
     if not count:
         _round_over(state, check)
 
 
 def _has_no_trainer(state: State, member_id: MemberId) -> bool:
-    """It is measured when it has one again."""
+    """Whether a member has no trainer now; it is measured when it has one again."""
     member = state.members.get(member_id)
     return member is None or member.trainer_lost or not member.is_usable
 
@@ -173,7 +174,7 @@ def _is_prepared(state: State, member_id: MemberId) -> bool:
 
 
 def _measure(state: State, check: Check, group: list[MemberId]) -> None:
-    """Each listens for those after it. Who trains comes last, and has no port."""
+    """Orders one group to measure: each member listens for those after it. One that trains is last, without a port."""
     members = [state.members[member] for member in group]
     places: list[CheckPeer] = []
     is_alone = sum(map(len, check.groups)) <= FEW
@@ -193,8 +194,8 @@ def _order(
     is_alone: bool,
 ) -> None:  # fmt: skip
     trains = member.id in check.training
-    others = ", ".join([*(peer.member for peer in peers), *awaited]) or "nobody"
-    reason = f"{member.id} is measured in check round {check.number}, with {others}."
+    others = ", ".join([*(peer.member for peer in peers), *awaited])
+    reason = f"Check round {check.number} measures {member.id} {f'with {others}' if others else 'alone'}."
 
     def make(order: OrderId) -> CheckOrder:
         return CheckOrder(
@@ -214,13 +215,13 @@ def _order(
 
 
 def answered(state: State, member: Member, message: Checked) -> None:
-    """What a member's probe found."""
+    """Takes the result of a member's probe."""
     orders.acknowledge(state, member, message.order)
     check = state.nodecheck.check
     if check is None or check.orders.get(member.id) != message.order:
         return
     if member.ready is not None and member.ready.port == check.ports[member.id]:
-        member.ready = None  # said before it heard of the check: that port is used up
+        member.ready = None  # sent before the member knew of the check, which uses this port
         readiness.refresh(state, member)
     is_contained = bool(member.node) or state.spec.is_isolated
     answer = pairing.answer_of(message, _shares_its_machine(state, member), is_contained, state.now)
@@ -229,8 +230,8 @@ def answered(state: State, member: Member, message: Checked) -> None:
 
 
 def _shares_its_machine(state: State, member: Member) -> bool:
-    """Members of one machine disturb each other while they measure, and those who train there disturb them, too. Where
-    no node is known all run on one; a machine may also hold several nodes."""
+    """Whether other members are on the same machine and so disturb the measurement. If no node is known, all members
+    are on one machine; a machine may also hold several nodes."""
     others = (m for m in state.members.values() if m.id != member.id and m.life in (ALIVE, SILENT))
     same = (m.node == member.node or (m.machine and m.machine == member.machine) for m in others)
     return not member.node or any(same)
@@ -251,7 +252,7 @@ def _take(state: State, check: Check, member_id: MemberId, answer: Answer) -> No
 
 
 def overdue(state: State) -> None:
-    """A round, or a member's next port, has taken longer than anything in it may."""
+    """The time of a round, or of the wait for ports before it, is up."""
     check = state.nodecheck.check
     if check is None:
         return
@@ -267,7 +268,7 @@ def overdue(state: State) -> None:
 
 
 def resumed(state: State) -> None:
-    """Past the Lease nobody could be asked: who is to be measured has the whole time from now on."""
+    """The Lease is held again: without it no member could be asked, so the time of the round starts again."""
     check = state.nodecheck.check
     if check is not None and check.orders:
         state.deadlines.set(("check", ""), state.now + ROUND_SECONDS)
@@ -278,7 +279,7 @@ def _round_over(state: State, check: Check) -> None:
     check.rounds.append(Round(check.number, check.groups, check.answers))
     found = pairing.findings(check.rounds, _known(state, check))
     slow = _stragglers(state, check, found)
-    nodecheck_report.tell(state, check.rounds[-1], state.now - check.began_at, slow)
+    nodecheck_report.announce(state, check.rounds[-1], state.now - check.began_at, slow)
     if _is_enough(state, check, found, slow):
         _conclude(state, check, found, slow)
     readiness.stir(state)
@@ -302,7 +303,7 @@ def _met(check: Check, member: MemberId) -> set[MemberId]:
 
 
 def _stragglers(state: State, check: Check, found: dict[MemberId, Finding]) -> dict[MemberId, Finding]:
-    """An all-gather with one that trains is slowed down by its training: only whether it works is looked at."""
+    """The stragglers. An all-gather with a member that trains is slowed by its training, so its time does not count."""
     known = {m.id: m.finding for m in state.members.values() if m.finding is not None and m.id not in check.subjects}
     if check.training:
         found = {m: Finding(f.verdict, f.check, f.reason, f.kind, f.compute) for m, f in found.items()}
@@ -315,8 +316,8 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
     faulty = [m for m in sorted(check.subjects) if found[m].verdict == "faulty"]
     in_doubt = 2 * len(faulty) > len(took_part)
     if in_doubt:
-        text = (f"{len(faulty)} of {len(took_part)} members did not pass the node check, {faulty[0]} among them "
-                f"({found[faulty[0]].reason}): nobody is left out for that.")  # fmt: skip
+        failed = f"{len(faulty)} of {len(took_part)} members failed the node check, for example {faulty[0]}"
+        text = f"{failed} ({found[faulty[0]].reason}). No member is excluded, because they are more than half."
         state.announce("NodeCheckInconclusive", text, warning=True)
     nodecheck_report.note_verdicts(state, check.rounds[-1], found, slow)
     _end(state)
@@ -326,11 +327,8 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
             continue
         if finding.verdict == "faulty" and not in_doubt and _exclude(state, member, "failed", finding):
             continue
-        if (
-            member_id in slow
-            and state.spec.exclude_stragglers
-            and _exclude(state, member, "is too slow for", slow[member_id])
-        ):
+        too_slow = slow.get(member_id) if state.spec.exclude_stragglers else None
+        if too_slow is not None and _exclude(state, member, "is too slow for", too_slow):
             continue
         _pass(state, member, finding, slow.get(member_id), in_doubt)
     for helper in sorted(set(check.helpers) & set(found)):
@@ -338,26 +336,25 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
 
 
 def _look_at_helper(state: State, check: Check, member_id: MemberId, finding: Finding) -> None:
-    """Who was to help reaches nobody: it is looked at itself, where there is somebody else to measure it with. Of a
-    job's only two each would have the other looked at for ever."""
+    """Checks a helper that reached no member, if a third one can: two members would check each other for ever."""
     member = state.members.get(member_id)
     others, _ = _helpers(state, 1, {member_id, *_met(check, member_id)})
-    is_odd = finding.check == "network" and finding.verdict in ("faulty", "unclear")
-    if member is not None and others and is_odd:
-        nodecheck_gate.ask(state, member, f"it helped to measure others and reached none of them ({finding.reason})")
+    if member is not None and others and finding.check == "network" and finding.verdict in ("faulty", "unclear"):
+        nodecheck_gate.ask(state, member, f"as a helper it reached none of the measured members ({finding.reason})")
 
 
 def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
-    """False where it stays all the same, which is told."""
+    """Excludes a member. False if it stays, which is announced."""
     last_words = f"{member.id} {what} the node check: {finding.check}: {finding.reason}"
     index = NO_PLACE if member.rank_index is None else member.rank_index
     times = state.nodecheck.exclusions.get(index, 0)
     if not member.has_controller or times >= EXCLUSIONS:
-        why = "nobody would make another pod" if not member.has_controller else f"{times} before it failed in its place"
-        state.announce("ExclusionSkipped", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
+        place = "as spares" if member.rank_index is None else f"at rank index {index}"
+        why = f"{times} members before it were excluded {place}" if member.has_controller else NO_CONTROLLER
+        state.announce("ExclusionSkipped", f"{last_words}. It is not excluded: {why}.", member.id, warning=True)
         return False
     state.nodecheck.exclusions[index] = times + 1
-    reason = f"{last_words}. It is left out and replaced."
+    reason = f"{last_words}. It is excluded and replaced."
     node_exclusion.condemn(state, member.node, last_words)
     if state.spec.is_adopted:
         state.announce("MemberExcluded", reason, member.id, warning=True)
@@ -373,11 +370,12 @@ def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, 
     if slow is None and finding.verdict == OK:
         state.nodecheck.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
     if slow is not None and not state.spec.exclude_stragglers:
-        text = f"{member.id} is a straggler: {slow.check}: {slow.reason}. It trains, for stragglers are not excluded."
+        what = f"{slow.check}: {slow.reason}. It trains, because stragglers are not excluded."
+        text = f"{member.id} is a straggler: {what}"
         state.announce("NodeCheckStraggler", text, member.id, warning=True)
     elif finding.verdict == "unclear" or (finding.verdict == "faulty" and in_doubt):
-        what = f"{member.id} did not pass the node check, and nothing shows that it is to blame"
-        text = f"{what}: {finding.check}: {finding.reason}."
+        what = f"{finding.check}: {finding.reason}. It trains."
+        text = f"{member.id} failed the node check, but it may not be the cause: {what}"
         state.announce("NodeCheckInconclusive", text, member.id, warning=True)
     readiness.refresh(state, member)
 
@@ -390,10 +388,11 @@ def _end(state: State) -> None:
 
 
 def _abandon(state: State, check: Check, why: str) -> None:
-    """Who was to be measured is measured another time."""
+    """Ends the check without a result; its members are measured later."""
     for member_id, number in sorted(check.orders.items()):
         member = state.members.get(member_id)
         if member is not None:
             orders.acknowledge(state, member, number)
-    state.announce("NodeCheckAborted", f"Check round {check.number} is broken off: {why}.")
+    text = f"Check round {check.number} is aborted: {why}. Its members are checked again later."
+    state.announce("NodeCheckAborted", text)
     _end(state)

@@ -2,7 +2,8 @@
 
 Each cause is a part of the member's time. It is named if that part alone is at least half of the time that the member
 needs beyond the others. The limits of the whole container or machine come first, because their seconds are also counted
-as waiting for a core. If no counter shows the cause, it is unknown."""
+as waiting for a core. If no counter shows the cause, it is unknown.
+"""
 
 from __future__ import annotations
 

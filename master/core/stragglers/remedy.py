@@ -3,7 +3,8 @@
 A replacement changes the members of the generation, so the slow member continues training until its replacement is
 ready (or, if fewer members are enough, until the next checkpoint). A rank index is replaced for this reason once: if
 its next member is slow too, the machine is not the cause. A pod of another controller is deleted, because only its
-owner creates another one."""
+owner creates another one.
+"""
 
 from __future__ import annotations
 

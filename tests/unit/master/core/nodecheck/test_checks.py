@@ -1,4 +1,4 @@
-"""The node check in a job: who is measured when, what is made of it, and that nothing waits for ever."""
+"""The node check in a job: which members are measured when, the consequences, and that nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def verdicts(play: Play) -> dict[str, Any]:
     return {name: text for each in play.status()["node_check"] for name, text in each.get("verdicts", {}).items()}  # type: ignore[attr-defined]
 
 
-# -- a first world ------------------------------------------------------------------------------------------------
-def test_without_the_wish_nobody_is_measured() -> None:
+# -- the first generation -----------------------------------------------------------------------------------------
+def test_without_the_node_check_no_member_is_measured() -> None:
     assert running(4).sent(Check) == []
 
 
-def test_everybody_is_measured_in_two_rounds_before_the_first_world() -> None:
+def test_all_members_are_measured_in_two_rounds_before_the_first_generation() -> None:
     play = begun()
     play.until_running(4)
     checks = [each.message for each in play.sent(Check)]
@@ -57,7 +57,7 @@ def test_a_port_that_a_probe_has_used_is_not_the_rendezvous() -> None:
     assert play.sent(Start)[0].message.master_port not in probed
 
 
-def test_nobody_is_measured_again_before_a_restart() -> None:
+def test_no_member_is_measured_again_before_a_restart() -> None:
     play = begun()
     play.until_running(4)
     play.run(2)
@@ -75,7 +75,7 @@ def test_a_single_member_is_measured_alone_and_trains() -> None:
 
 # -- faulty -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("what", ["dies", "mute", "absurd"])
-def test_a_bad_member_is_left_out_and_its_replacement_is_measured_and_joins(what: str) -> None:
+def test_a_bad_member_is_excluded_and_its_replacement_is_measured_and_joins(what: str) -> None:
     play = begun(4, {"worker-1": what})
     play.until_running(4)
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
@@ -84,7 +84,7 @@ def test_a_bad_member_is_left_out_and_its_replacement_is_measured_and_joins(what
     assert play.state_of("worker-1") == "failed"
 
 
-def test_the_excluded_member_ends_with_code_3_and_says_which_check_failed() -> None:
+def test_the_excluded_member_ends_with_code_3_and_reports_which_check_failed() -> None:
     play = begun(4, {"worker-1": "dies"})
     play.until_running(4)
     finish = play.sent(Finish, "worker-1")[0].message
@@ -108,26 +108,26 @@ def test_new_pods_keep_off_the_node_of_one_that_failed() -> None:
     assert play.status()["excluded_nodes"] == ["node-1"]
 
 
-def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:
+def test_after_three_exclusions_at_a_rank_index_the_next_member_trains() -> None:
     play = begun(4, {f"worker-{n}": "dies" for n in (1, 4, 5, 6)})
     play.until_running(4, 120)
     assert [each for each in play.actors if play.state_of(each) == "failed"] == ["worker-1", "worker-4", "worker-5"]
     assert "worker-6" in play.world
-    assert "3 before it failed in its place" in play.announced("ExclusionSkipped")[0].reason
+    assert "3 members before it were excluded at rank index 1" in play.announced("ExclusionSkipped")[0].reason
 
 
-def test_where_most_fail_the_check_itself_is_in_doubt() -> None:
+def test_if_most_members_fail_none_is_excluded() -> None:
     play = begun(4, {f"worker-{n}": "dies" for n in range(3)})
     play.until_running(4)
     assert play.announced("MemberExcluded") == []
-    assert "nobody is left out" in play.announced("NodeCheckInconclusive")[0].reason
+    assert "No member is excluded" in play.announced("NodeCheckInconclusive")[0].reason
 
 
-def test_two_members_that_do_not_reach_each_other_train_and_are_warned_of() -> None:
+def test_two_members_that_cannot_reach_each_other_train_with_a_warning() -> None:
     play = begun(2, {"worker-1": "mute"})
     play.until_running(2)
     assert play.announced("MemberExcluded") == []
-    assert "nothing shows that it is to blame" in play.announced("NodeCheckInconclusive")[0].reason
+    assert "it may not be the cause" in play.announced("NodeCheckInconclusive")[0].reason
 
 
 def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
@@ -137,7 +137,7 @@ def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
     assert play.member("worker-3")["rank_index"] is None
 
 
-def test_spares_that_fail_again_and_again_are_given_up() -> None:
+def test_after_three_exclusions_of_spares_the_next_one_stays() -> None:
     play = begun(2, {f"worker-{n}": "dies" for n in range(2, 9)}, spares=1, max_relaunches=0)
     play.until_running(2)
     play.until(lambda: bool(play.announced("ExclusionSkipped")), 200)
@@ -145,7 +145,7 @@ def test_spares_that_fail_again_and_again_are_given_up() -> None:
 
 
 # -- stragglers ---------------------------------------------------------------------------------------------------
-def test_a_straggler_is_warned_of_and_trains() -> None:
+def test_a_straggler_trains_with_a_warning() -> None:
     play = begun(4, {"worker-1": "slow"})
     play.until_running(4)
     assert "worker-1" in play.world
@@ -157,7 +157,7 @@ def test_a_straggler_is_warned_of_and_trains() -> None:
     ]
 
 
-def test_a_straggler_is_replaced_where_that_is_wanted() -> None:
+def test_a_straggler_is_replaced_if_the_user_wants_that() -> None:
     play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
     play.until_running(4)
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
@@ -165,37 +165,37 @@ def test_a_straggler_is_replaced_where_that_is_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "node", "is_left_out"), [({}, "", False), ({"is_isolated": True}, "", True), ({}, "n0", True)]
+    ("policy", "node", "is_excluded"), [({}, "", False), ({"is_isolated": True}, "", True), ({}, "n0", True)]
 )
-def test_what_runs_beside_a_member_in_its_own_container_makes_it_slow_on_a_shared_machine_too(
-    policy: dict[str, bool], node: str, is_left_out: bool
+def test_load_in_a_members_own_container_makes_it_slow_on_a_shared_machine_too(
+    policy: dict[str, bool], node: str, is_excluded: bool
 ) -> None:
     play = begun(4, {"worker-1": "loaded"}, exclude_stragglers=True, **policy)
     play.nodes = {f"worker-{number}": node for number in range(5)}
     play.until_running(4)
-    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_excluded
 
 
-@pytest.mark.parametrize(("machine", "is_left_out"), [("one", False), ("of its own", True), ("", True)])
-def test_nodes_of_one_machine_disturb_each_other(machine: str, is_left_out: bool) -> None:
+@pytest.mark.parametrize(("machine", "is_excluded"), [("one", False), ("of its own", True), ("", True)])
+def test_nodes_of_one_machine_disturb_each_other(machine: str, is_excluded: bool) -> None:
     play = begun(4, {"worker-1": "crowded"}, exclude_stragglers=True)
     play.nodes = {f"worker-{number}": f"node-{number}" for number in range(5)}
     play.machines = dict.fromkeys(play.nodes, "one") | {"worker-1": machine}
     play.until_running(4)
-    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_excluded
 
 
-def test_a_round_of_two_says_of_the_others_that_their_earlier_results_stand() -> None:
+def test_a_round_of_two_lists_the_others_whose_earlier_results_are_valid() -> None:
     play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
     play.until_running(4)
-    said = next(line for line in lines(play) if line.startswith("check round 2: status"))
-    measured, _, others = said.partition("; not measured again, for their earlier result stands: ")
-    told = {*measured.partition("{")[2].rstrip("}").replace(": ok", "").split(", "), *others.split(", ")}
-    assert told == {"0", "1", "2", "3"}
+    text = next(line for line in lines(play) if line.startswith("check round 2: status"))
+    measured, _, others = text.partition("; not measured again (earlier result is valid): ")
+    named = {*measured.partition("{")[2].rstrip("}").replace(": ok", "").split(", "), *others.split(", ")}
+    assert named == {"0", "1", "2", "3"}
     assert len(others.split(", ")) == 2
 
 
-def test_who_was_left_out_and_speaks_once_more_is_no_second_fault() -> None:
+def test_a_message_of_an_excluded_member_is_not_a_second_fault() -> None:
     play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
     play.until(lambda: bool(play.announced("MemberExcluded")))
     play.run(5)
@@ -206,8 +206,8 @@ def test_who_was_left_out_and_speaks_once_more_is_no_second_fault() -> None:
     assert not play.announced("SidecarRejected")
 
 
-# -- newcomers ----------------------------------------------------------------------------------------------------
-def test_a_replacement_is_measured_with_one_that_is_idle_and_well() -> None:
+# -- new members --------------------------------------------------------------------------------------------------
+def test_a_replacement_is_measured_with_an_idle_healthy_member() -> None:
     play = begun(3)
     play.until_running(3)
     play.run(2)
@@ -220,20 +220,20 @@ def test_a_replacement_is_measured_with_one_that_is_idle_and_well() -> None:
     assert all(each.message.compute for each in checks)
 
 
-def test_who_fails_with_one_helper_meets_another_before_it_is_judged() -> None:
+def test_a_member_that_fails_with_one_helper_is_measured_with_another_before_it_is_judged() -> None:
     play = begun(3)
     play.until_running(3)
     play.run(2)
     play.apart = {"worker-0", "worker-3"}
     play.lose("worker-1")
     play.until_next(3)
-    stands = "not measured again, for its earlier result stands: 2"
-    assert f"check round 2: status {{0: unreachable, 1: unreachable}}; {stands}" in lines(play)
+    rest = "not measured again (earlier result is valid): 2"
+    assert f"check round 2: status {{0: unreachable, 1: unreachable}}; {rest}" in lines(play)
     assert not play.announced("MemberExcluded")
     assert play.world == ["worker-0", "worker-3", "worker-2"]
 
 
-def test_who_lost_its_helper_meets_another_and_is_found_out() -> None:
+def test_a_bad_member_that_lost_its_helper_is_measured_with_another_and_excluded() -> None:
     play = begun(4, {"worker-4": "mute"})
     play.until_running(4)
     play.run(2)
@@ -247,7 +247,7 @@ def test_who_lost_its_helper_meets_another_and_is_found_out() -> None:
     assert all(each.message.peers or each.message.awaited for each in play.sent(Check, "worker-4"))
 
 
-def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was_well_before() -> None:
+def test_of_two_members_that_cannot_reach_each_other_neither_is_excluded_though_one_had_passed() -> None:
     play = begun(2)
     play.until_running(2)
     play.run(2)
@@ -261,7 +261,7 @@ def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was
     assert not play.announced("NodeCheckRequested")
 
 
-def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() -> None:
+def test_while_the_others_train_one_of_them_helps_with_the_all_gather_only() -> None:
     play = begun(3, least=2)
     play.until_running(3)
     play.run(2)
@@ -280,7 +280,7 @@ def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() ->
     assert "worker-3" in play.world
 
 
-def test_a_bad_replacement_never_joins_a_world_that_trains() -> None:
+def test_a_bad_replacement_never_joins_a_generation_that_trains() -> None:
     play = begun(3, {"worker-3": "mute"}, least=2)
     play.until_running(3)
     play.run(2)
@@ -290,18 +290,18 @@ def test_a_bad_replacement_never_joins_a_world_that_trains() -> None:
     assert all(each.member != "worker-3" for each in play.sent(Start))
 
 
-@pytest.mark.parametrize(("node", "is_left_out"), [("n0", False), ("n9", True)])
-def test_a_newcomer_is_not_slow_for_those_who_train_on_its_machine(node: str, is_left_out: bool) -> None:
+@pytest.mark.parametrize(("node", "is_excluded"), [("n0", False), ("n9", True)])
+def test_a_new_member_is_not_slow_because_others_train_on_its_machine(node: str, is_excluded: bool) -> None:
     play = begun(3, {"worker-3": "crowded"}, least=2, exclude_stragglers=True)
     play.nodes = {"worker-0": "n0", "worker-1": "n1", "worker-2": "n2", "worker-3": node}
     play.until_running(3)
     play.run(2)
     play.lose("worker-1")
     play.until(lambda: "worker-3" in play.ready() or play.state_of("worker-3") == "failed", 30)
-    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-3"] * is_left_out
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-3"] * is_excluded
 
 
-def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
+def test_a_check_is_aborted_when_the_generation_that_helps_with_it_ends() -> None:
     play = begun(3, least=2)
     play.until_running(3)
     play.run(2)
@@ -313,7 +313,7 @@ def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
     play.until(lambda: "worker-3" in play.ready(), 60)
 
 
-def test_a_job_that_grows_measures_who_comes() -> None:
+def test_a_job_that_grows_measures_its_new_members() -> None:
     play = Play(job(3, 2, node_check=True))
     play.tell(ScaleRequested(2))
     play.until_running(2)
@@ -322,8 +322,8 @@ def test_a_job_that_grows_measures_who_comes() -> None:
     assert play.sent(Check, "worker-2")
 
 
-# -- what goes wrong meanwhile --------------------------------------------------------------------------------------
-def test_a_member_that_is_lost_while_it_is_measured_is_nobody_elses_fault() -> None:
+# -- faults during a check ----------------------------------------------------------------------------------------
+def test_a_member_that_is_lost_while_it_is_measured_makes_no_other_faulty() -> None:
     play = begun()
     play.until(lambda: play.is_checking())
     play.lose("worker-2")
@@ -365,7 +365,7 @@ def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:
     play.until_running(2)
 
 
-def test_a_new_master_measures_nobody_whom_the_earlier_one_has() -> None:
+def test_a_new_master_does_not_measure_members_again() -> None:
     before = begun(2)
     before.until_running(2)
     before.run(2)
@@ -377,17 +377,17 @@ def test_a_new_master_measures_nobody_whom_the_earlier_one_has() -> None:
     assert [each["round"] for each in after.status()["node_check"]] == [0, 1]
 
 
-def test_who_has_not_been_measured_yet_trains_when_checks_are_no_longer_wanted() -> None:
+def test_a_member_that_is_not_yet_measured_trains_when_the_user_switches_the_check_off() -> None:
     play = begun(2)
     play.until(lambda: play.is_checking())
     play.tell(SpecChanged(job(2)))
     play.until_running(2)
 
 
-# -- evidence -------------------------------------------------------------------------------------------------------
+# -- evidence -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("members", "spares"), [(4, 0), (2, 1)])
-def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there(members: int, spares: int) -> None:
-    """Also where a spare makes the others as many as a world needs: it has no place in it."""
+def test_after_two_faults_on_one_node_its_members_are_checked(members: int, spares: int) -> None:
+    """Even if a spare makes the other members enough for a generation: it has no rank index."""
     play = begun(members, spares=spares)
     play.nodes = {f"worker-{n}": f"node-{n % 4}" for n in range(8)}
     play.until_running(members)
@@ -400,7 +400,7 @@ def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there(members: int,
     assert rounds > {0, 1}, "it is measured again before the generation after the second fault"
 
 
-def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -> None:
+def test_a_machine_that_has_become_bad_is_found_by_the_requested_check() -> None:
     play = begun(3)
     play.nodes = {f"worker-{n}": f"node-{n % 3}" for n in range(6)}
     play.until_running(3)
@@ -413,21 +413,21 @@ def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -
     assert "worker-1" not in play.world
 
 
-def test_who_was_to_blame_for_a_hang_is_measured_before_it_trains_again() -> None:
+def test_the_culprit_of_a_hang_is_measured_before_it_trains_again() -> None:
     play = begun(3)
     play.until_running(3)
     play.run(2)
     play["worker-2"].bad = "dies"
     play.hang("worker-2", elsewhere(13))
     play.until_next(3, 200)
-    asked = play.announced("NodeCheckRequested")
-    assert [each.reason for each in asked] == [
-        "worker-2 is checked before it trains in another generation: it caused a hang."
+    requested = play.announced("NodeCheckRequested")
+    assert [each.reason for each in requested] == [
+        "worker-2 will be checked before its next generation: it caused a hang."
     ]
     assert "worker-2" not in play.world
 
 
-def test_without_the_wish_no_evidence_calls_for_a_check() -> None:
+def test_without_the_node_check_evidence_causes_no_check() -> None:
     play = running(3)
     play.hang("worker-2", elsewhere(13))
     play.until_next(3, 200)
@@ -435,7 +435,7 @@ def test_without_the_wish_no_evidence_calls_for_a_check() -> None:
     assert not play.sent(Check)
 
 
-# -- what users read ------------------------------------------------------------------------------------------------
+# -- Events and status --------------------------------------------------------------------------------------------
 def test_the_status_keeps_the_rounds() -> None:
     play = begun(4, {"worker-1": "dies"})
     play.until_running(4)
@@ -455,8 +455,8 @@ def test_of_many_members_only_those_that_stand_out_are_named() -> None:
     assert all(len(line) < 900 for line in lines(play))
 
 
-def test_a_round_that_began_as_the_lease_ran_out_has_its_whole_time_once_it_is_held() -> None:
-    """Nobody could be asked meanwhile: who was not asked has no other port to offer: it would be waited for in vain."""
+def test_a_round_that_began_as_the_lease_was_lost_gets_its_whole_time_once_it_is_held_again() -> None:
+    """No member could be asked meanwhile, and one that is not asked reports no new port: waiting for it is in vain."""
     play = begun(2)
     play.run(1.0)
     for actor in play.actors.values():

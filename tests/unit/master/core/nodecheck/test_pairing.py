@@ -1,4 +1,4 @@
-"""Who measures with whom, and what that says: laws over many sizes, and the cases that a pair alone cannot tell."""
+"""Pairs of the node check, and what their results show: laws over many sizes, and cases that need a third member."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ids(count: int, first: int = 0) -> list[MemberId]:
 
 
 def played(number: int, groups: Groups, bad: dict[MemberId, str], compute: float = 0.05) -> Round:
-    """What the probes of these groups find where these members are bad: `dies`, `mute`, `slow` or `taken`."""
+    """The results of these groups if these members are bad: `dies`, `mute`, `slow` or `taken`."""
 
     def peer(one: MemberId, other: MemberId) -> PeerCheck:
         failed = {"mute", "dies", "taken"} & {bad.get(one, ""), bad.get(other, "")}
@@ -44,7 +44,7 @@ def rounds_of(members: list[MemberId], bad: dict[MemberId, str], most: int = 2) 
     return rounds
 
 
-# -- who with whom ------------------------------------------------------------------------------------------------
+# -- groups -------------------------------------------------------------------------------------------------------
 @given(st.integers(1, 60), st.text(max_size=5))
 def test_each_member_is_in_one_group_of_two_or_three(count: int, seed: str) -> None:
     members = ids(count)
@@ -56,13 +56,13 @@ def test_each_member_is_in_one_group_of_two_or_three(count: int, seed: str) -> N
 
 
 @given(st.integers(4, 60), st.text(max_size=5))
-def test_the_second_round_brings_everybody_together_with_somebody_new(count: int, seed: str) -> None:
+def test_in_the_second_round_each_member_has_a_new_partner(count: int, seed: str) -> None:
     members = ids(count)
     rounds = [Round(0, pairing.first(members, [], seed), {})]
     again = pairing.again(members, [], rounds)
     before = pairing._met(rounds)
-    strangers = [m for group in again for m in group if set(group) - {m} - before[m]]
-    assert len(strangers) >= count - 2, "the last two may have met, where nobody else is left"
+    with_new_partner = [m for group in again for m in group if set(group) - {m} - before[m]]
+    assert len(with_new_partner) >= count - 2, "the last two may have met, if no other member is left"
 
 
 def test_the_order_of_the_first_round_comes_from_the_seed() -> None:
@@ -71,7 +71,7 @@ def test_the_order_of_the_first_round_comes_from_the_seed() -> None:
     assert pairing.first(members, [], "a") != pairing.first(members, [], "b")
 
 
-def test_a_newcomer_is_measured_with_one_that_is_known_to_be_well() -> None:
+def test_a_new_member_is_measured_with_a_healthy_one() -> None:
     new, good = ids(2, 4), ids(2)
     first = pairing.first(new, good, "seed")
     assert all(len(group) == 2 and group[0] in new and group[1] in good for group in first)
@@ -87,16 +87,16 @@ def test_the_slowest_is_paired_with_the_fastest() -> None:
     assert pairing.again(suspects, [], [])[0] == (members[-1], members[0])
 
 
-def test_four_thousand_members_are_paired_without_looking_at_each_for_each() -> None:
+def test_four_thousand_members_are_paired_without_comparing_all_pairs() -> None:
     members = ids(4096)
     rounds = [Round(0, pairing.first(members, [], "seed"), {})]
     assert len(pairing.again(members, [], rounds)) == 2048
 
 
-# -- what it says -------------------------------------------------------------------------------------------------
+# -- findings -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("count", range(3, 12))
 @pytest.mark.parametrize("what", ["dies", "mute"])
-def test_one_bad_member_is_found_and_nobody_else(count: int, what: str) -> None:
+def test_one_bad_member_is_found_and_no_other(count: int, what: str) -> None:
     for victim in ids(count):
         found = pairing.findings(rounds_of(ids(count), {victim: what}))
         assert [m for m, f in found.items() if f.verdict != "ok"] == [victim], f"{count} members, {victim}"
@@ -105,7 +105,7 @@ def test_one_bad_member_is_found_and_nobody_else(count: int, what: str) -> None:
 
 
 @given(st.integers(4, 30), st.data())
-def test_no_member_that_is_well_is_ever_condemned(count: int, data: st.DataObject) -> None:
+def test_a_healthy_member_is_never_faulty(count: int, data: st.DataObject) -> None:
     members = ids(count)
     kinds = st.sampled_from(["dies", "mute", "taken", "slow"])
     bad = data.draw(st.dictionaries(st.sampled_from(members), kinds, max_size=count))
@@ -114,12 +114,12 @@ def test_no_member_that_is_well_is_ever_condemned(count: int, data: st.DataObjec
     assert condemned <= {m for m, kind in bad.items() if kind in ("dies", "mute")}
 
 
-def test_two_that_fail_together_condemn_neither() -> None:
+def test_of_two_members_that_fail_together_neither_is_faulty() -> None:
     found = pairing.findings(rounds_of(ids(2), {ids(1)[0]: "mute"}))
     assert {f.verdict for f in found.values()} == {"unclear"}
 
 
-def test_who_failed_twice_with_the_same_one_is_not_to_blame_however_well_that_one_is() -> None:
+def test_a_member_that_failed_only_with_the_same_healthy_one_is_not_faulty() -> None:
     one, two, three = ids(3)
     rounds = [played(n, ((one, two),), {two: "mute"}) for n in range(2)]
     assert pairing.findings(rounds, [two])[one].verdict == "unclear"
@@ -127,7 +127,7 @@ def test_who_failed_twice_with_the_same_one_is_not_to_blame_however_well_that_on
     assert pairing.findings(rounds, [two])[one].verdict == "faulty"
 
 
-def test_of_two_the_one_that_does_not_even_reach_itself_is_to_blame() -> None:
+def test_of_two_members_the_one_that_cannot_reach_itself_is_faulty() -> None:
     one, two = ids(2)
     failed, itself = PeerCheck(two, 0.0, "no answer"), PeerCheck(one, 0.0, "no route to host")
     of_two = (PeerCheck(one, 0.0, "no answer"), PeerCheck(two, 0.01))
@@ -136,10 +136,10 @@ def test_of_two_the_one_that_does_not_even_reach_itself_is_to_blame() -> None:
     found = pairing.findings([Round(n, ((one, two),), answers) for n in range(2)])
     assert found[one].verdict == "faulty"
     assert "no route to host" in found[one].reason
-    assert found[two].verdict == "unmeasured", "there is nobody else to measure it with"
+    assert found[two].verdict == "unmeasured", "there is no other member to measure it with"
 
 
-def test_who_waited_for_one_whose_order_came_late_is_not_to_blame() -> None:
+def test_a_member_whose_partner_got_its_order_late_is_not_faulty() -> None:
     one, two, three, four = ids(4)
     late = PeerCheck(two, 0.0, "it did not connect within 4 s")
     refused = PeerCheck(one, 0.0, "Connection refused")
@@ -150,14 +150,14 @@ def test_who_waited_for_one_whose_order_came_late_is_not_to_blame() -> None:
     assert (found[one].verdict, found[two].verdict) == ("unclear", "ok")
 
 
-def test_who_was_well_once_is_not_faulty() -> None:
+def test_a_member_that_passed_once_is_not_faulty() -> None:
     members, bad = ids(4), {ids(1)[0]: "dies"}
     first = played(0, pairing.first(members, [], "s"), bad)
     second = played(1, pairing.again(pairing.suspicion(members, pairing.findings([first])), [], [first]), {})
     assert pairing.findings([first, second])[ids(1)[0]].verdict == "ok"
 
 
-def test_a_taken_port_is_nobodys_fault() -> None:
+def test_a_taken_port_is_not_the_fault_of_a_member() -> None:
     found = pairing.findings(rounds_of(ids(4), {ids(1)[0]: "taken"}))
     assert found[ids(1)[0]].verdict == "unmeasured"
 
@@ -177,13 +177,13 @@ def test_times_of_other_kinds_are_not_compared() -> None:
     assert pairing.stragglers(found, found, {}) == {}
 
 
-def test_what_is_slow_by_some_milliseconds_is_noise() -> None:
+def test_some_milliseconds_more_are_noise() -> None:
     found = {m: Finding("ok", kind="torch cpu", compute=0.001, network=0.001) for m in ids(3)}
     found[MemberId("worker-3")] = Finding("ok", kind="torch cpu", compute=0.015, network=0.02)
     assert pairing.stragglers(found, found, {}) == {}
 
 
-def test_a_slow_network_is_a_straggler_of_its_own() -> None:
+def test_a_member_with_a_slow_network_alone_is_a_straggler() -> None:
     found = {m: Finding("ok", kind="torch cpu", compute=0.05, network=0.01) for m in ids(3)}
     found[MemberId("worker-3")] = Finding("ok", kind="torch cpu", compute=0.05, network=0.09)
     assert pairing.stragglers(found, found, {})[MemberId("worker-3")].check == "network"
@@ -196,7 +196,7 @@ def test_never_more_than_half_are_stragglers(times: list[float]) -> None:
 
 
 @pytest.mark.parametrize("times", [(-0.1, 0.0), (0.1, -1.0), (4000.0, 0.0)])
-def test_times_that_cannot_be_are_a_result_of_their_own(times: tuple[float, float]) -> None:
+def test_impossible_times_are_a_result_of_their_own(times: tuple[float, float]) -> None:
     message = Checked(OrderId(1), 0, "ok", "", "torch cpu", *times)
     assert pairing.answer_of(message, False).result == "absurd"
 
@@ -208,8 +208,8 @@ def test_on_a_shared_machine_cpu_time_counts() -> None:
     assert pairing.answer_of(message, False).compute == 0.3
 
 
-def test_what_a_container_itself_holds_back_counts_on_a_shared_machine_too() -> None:
-    """Also where it is more than the best repeat took by the clock, which fell into a pause of what held it back."""
+def test_time_that_a_container_holds_itself_back_counts_on_a_shared_machine_too() -> None:
+    """Even if it is more than the wall time of the best repeat, which fell into a pause of what held it back."""
     message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05, held_up=0.45)
     assert pairing.answer_of(message, True, is_contained=True).compute == 0.5
     assert pairing.answer_of(message, True, is_contained=False).compute == 0.05
