@@ -1,1 +1,1 @@
-"""What a fault is, what it costs, and what follows from it."""
+"""Faults: their causes, what they cost, and the remedies."""

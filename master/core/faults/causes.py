@@ -1,6 +1,6 @@
-"""What has ended a generation, as far as that decides whether its job may go on (`verdict` has the table).
+"""Causes that can end a generation, as far as they decide whether its job continues (`verdict` has the table).
 
-Each cause is a question to what is known of the end, a `Case`: the sentence that it gives is what users read.
+Each cause is a function of a `Case`, which has all that is known of the end. Users read the sentence that it returns.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ FREE_PORT_CLASHES = 5
 
 
 class Case(NamedTuple):
-    """The end of a generation by a fault, and what is left to go on with."""
+    """The end of a generation by a fault, and the budgets that are left."""
 
     episode: Episode
     made_step: bool
     now: float
     errors_before: tuple[str, int]
-    """By which error generations ended last, and how many running."""
+    """The error that ended the last generations, and how many in a row it has ended."""
     crash_loop: int
-    """So many of one error are too many; 0: the user has said how many restarts there are."""
+    """Generations in a row that one error must end for a crash loop; 0: never, as the user set a number of restarts."""
     allowed: int
     left: int
-    """Restarts of the budget."""
+    """Restarts that are left in the budget."""
     port_clashes: int
     has_stdin: bool
     is_undecided: bool
-    """It is being found out whether two members cannot see each other."""
+    """Whether it is still open if two members cannot reach each other."""
 
     @property
     def failure(self) -> Failure | None:
-        """The cause among the ends of ranks; None: it was something else that ended the generation."""
+        """The root cause among the failures of ranks; None if something else ended the generation."""
         return first(self.episode.failures) if self.episode.failures else None
 
     @property
     def errors(self) -> tuple[str, int]:
-        """With this one."""
+        """`errors_before` with this failure included."""
         if self.failure is None:
             return self.errors_before
         known, count = self.errors_before
@@ -48,16 +48,16 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """It is this cause."""
+    """The cause applies, with the reason that users read."""
 
     reason: str
     failure: Failure | None = None
-    """With whose exit code the job ends, if it does."""
+    """The failure whose exit code becomes that of the job, if the job fails."""
 
 
 # -- the end of a rank --------------------------------------------------------------------------------------------
 def first(failures: list[Failure]) -> Failure:
-    """The cause: the earliest that is no effect, else the earliest."""
+    """The root cause: the earliest failure that is not an effect, else the earliest one."""
     return min(failures, key=earliest_cause)
 
 
@@ -67,33 +67,33 @@ def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
 
 def sentence(failure: Failure) -> str:
     action, why = failure.ruling
-    by_rule = f": {why}" if action == RESTART else ""  # what else a rule says is told when it is done
+    by_rule = f": {why}" if action == RESTART else ""  # other actions of rules are reported when they are done
     who = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
     return f"{who} {error_signature.describe(failure.exit)}{failure.note}{by_rule}."
 
 
 def is_certain(failure: Failure | None) -> bool:
-    """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
+    """Whether this is an exception of the script. For any other end the loss of a member may still be reported."""
     return failure is not None and failure.exit.signal is None and not failure.is_effect
 
 
 # -- causes -------------------------------------------------------------------------------------------------------
 def judged(case: Case) -> Found | None:
-    return Found("it has cost its restart already") if case.episode.charged else None
+    return Found("its restart is already charged") if case.episode.charged else None
 
 
 def second_try(case: Case) -> Found | None:
-    return Found("all are tried once more in a moment") if case.episode.again_at > case.now else None
+    return Found("all ranks are restarted once more in a moment") if case.episode.again_at > case.now else None
 
 
 def free(case: Case) -> Found | None:
-    return Found(f"no rank is to blame: {case.episode.fault.reason}") if case.episode.free else None
+    return Found(f"no rank caused it: {case.episode.fault.reason}") if case.episode.free else None
 
 
 def port_taken(case: Case) -> Found | None:
     clashes = [failure for failure in case.episode.failures if error_signature.is_port_clash(failure.exit)]
     is_free = bool(clashes) and case.port_clashes < FREE_PORT_CLASHES
-    return Found("the rendezvous port was taken", clashes[0]) if is_free else None
+    return Found("the rendezvous port was in use", clashes[0]) if is_free else None
 
 
 def failed_by_rule(case: Case) -> Found | None:
@@ -106,7 +106,7 @@ def asked_for_input(case: Case) -> Found | None:
     if failure is None or not error_signature.asked_for_input(failure.exit):
         return None
     if case.has_stdin:
-        return Found("its debugger was left, or its standard input has ended", failure)
+        return Found("its debugger was quit, or its standard input has ended", failure)
     return Found("ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)", failure)
 
 
@@ -114,8 +114,8 @@ def crash_loop(case: Case) -> Found | None:
     failure, (signature, count) = case.failure, case.errors
     if failure is None or not signature or not 0 < case.crash_loop <= count:
         return None
-    passed = f"was past step {failure.exit.step}" if case.made_step else "made a step"
-    return Found(f"the same error ended {count} generations running, and none of them {passed}", failure)
+    passed = f"got past step {failure.exit.step}" if case.made_step else "completed a step"
+    return Found(f"the same error ended {count} generations in a row, and none of them {passed}", failure)
 
 
 def no_restart_left(case: Case) -> Found | None:
@@ -124,7 +124,9 @@ def no_restart_left(case: Case) -> Found | None:
     if not case.allowed:
         return Found("no restart is allowed", case.failure)
     used = (
-        f"all {case.allowed} restarts of the budget are used" if case.allowed > 1 else "the one restart allowed is used"
+        f"all {case.allowed} restarts of the budget are used"
+        if case.allowed > 1
+        else "the only allowed restart is used"
     )
     return Found(used, case.failure)
 
@@ -133,9 +135,9 @@ def anything_else(case: Case) -> Found | None:
     return Found(case.episode.fault.reason, case.failure)
 
 
-# -- where every rank fails at import -----------------------------------------------------------------------------
+# -- if every rank fails at import --------------------------------------------------------------------------------
 def fails_at_import_again(case: Case) -> Found | None:
-    """Where only a change helps, or it has failed so before."""
+    """Only a change of the script helps, or the job has failed in this way before."""
     failure, (signature, count) = case.failure, case.errors
     if failure is None or not failure.signature:
         return None
@@ -148,13 +150,13 @@ def no_second_try(case: Case) -> Found | None:
 
 
 def may_be_outside(case: Case) -> Found | None:
-    """Storage, a name server or a download may be there a while later."""
-    return Found("Every rank does; all are tried once more", case.failure)
+    """Storage, a name server or a download may work a moment later."""
+    return Found("Every rank fails in this way; all are restarted once more", case.failure)
 
 
 def _signature(failure: Failure, made_step: bool) -> str:
-    """Equal for what comes again and again; empty where another try may go well. A job that trains has done something
-    right: there it is an exception of the script's own alone, at the same place behind the same step."""
+    """Equal for failures that repeat; empty if another try may succeed. Once a job trains, its script works: then only
+    exceptions of the script itself count, at the same place after the same step."""
     end = failure.exit
     if not failure.signature or error_signature.is_of_outside(end):
         return ""

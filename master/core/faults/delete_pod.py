@@ -1,4 +1,4 @@
-"""A member's pod is deleted; or kept, where no controller would make another one."""
+"""Deletes a member's pod, or keeps it if no controller would create another one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DELETE_GRACE = 5.0
 def keep(state: State, member: Member, why: str) -> None:
     if not member.is_stuck:
         member.is_stuck = True
-        text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
+        text = f"{why}; its pod is not deleted, because no controller would create another one. Delete it yourself."
         state.announce("PodNotDeleted", text, member.id, warning=True)
 
 
 def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
-    """It may be well heard, and has to go all the same: for what it did, or where it is."""
+    """Removes a member that may work and be heard, because of what it did or where it runs."""
     if not state.spec.observed:
         member.dismissed = reason
     delete(state, member, reason, grace)
@@ -36,9 +36,9 @@ def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRAC
 
 
 def again(state: State, member_id: str) -> None:
-    """The API server could not be asked, or the pod was still being made when its member was dismissed."""
+    """Deletes a pod again: the API server was unreachable, or the pod was still being created at the first try."""
     member = state.members.get(MemberId(member_id))
     if member is not None and member.deleting and member.uid is not None:
         is_left = f"{member.id} is no longer part of the job: {member.leaving}." if member.leaving else ""
-        reason = member.dismissed or is_left or f"{member.id} is deleted once more: it is still there."
+        reason = member.dismissed or is_left or f"The pod of {member.id} still exists, so it is deleted again."
         state.act(DeletePod(member.id, member.uid, DELETE_GRACE, state.generation, reason))

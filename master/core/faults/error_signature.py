@@ -1,8 +1,8 @@
-"""Which error is which. It says what is the cause and what its effect, what is the same error again, and how it reads.
+"""Classifies errors: which is a cause and which an effect, which errors are the same, and how they read.
 
-When one rank dies, the others fail in their collectives a moment later; their errors are effects. Errors are the same
-if their exception type, their message without its numbers and their deepest frame are: an address, a pid or a step in a
-message makes no new error.
+When a rank dies, the others fail in their collectives a moment later; their errors are effects. Two errors are the same
+if their exception type, their message without its numbers, and their deepest frame are equal: an address, a pid or a
+step in a message does not make a new error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ITS_OWN = frozenset((
     "KeyError", "IndexError", "LookupError", "AssertionError", "ArithmeticError", "ZeroDivisionError", "OverflowError",
     "FloatingPointError", "NotImplementedError", "RecursionError", "StopIteration", "RuntimeError",
 ))  # fmt: skip
-"""Python's own exceptions that tell of the script. Of a library's nobody knows whether another try may help."""
+"""Python's own exceptions, which show an error of the script. For those of a library, another try may help."""
 OUTSIDE = re.compile(
     r"CUDA|cuDNN|CUBLAS|NCCL|\bHIP\b|ROCm|XLA|out of memory|cannot allocate|No space left|disk quota|read-only file|"
     r"Input/output error|Stale file handle|temporarily unavailable|name or service not known|name resolution|"
@@ -34,17 +34,17 @@ OUTSIDE = re.compile(
     r"DataLoader worker|exited unexpectedly",
     re.IGNORECASE,
 )
-"""What another moment, machine or neighbour may do better: storage, network, devices, memory, other processes."""
+"""Errors that another moment, machine or neighbor may not have: storage, network, devices, memory, other processes."""
 OUTSIDE_TYPE = re.compile(
     r"OSError|IOError|Connect|Timeout|HTTP|URLError|gaierror|SSL|Socket|BrokenPipe|Unavailable|Memory"
 )
 NEEDS_A_CHANGE = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError")
 USAGE = 2
-"""The exit code of argparse, click and shells for arguments that cannot be."""
+"""The exit code of argparse, click and shells for invalid arguments."""
 ONE_GPU = re.compile(r"Duplicate GPU detected")
-"""NCCL refuses two ranks on one GPU as often as it is asked."""
+"""NCCL rejects two ranks on one GPU however often it is tried."""
 OF_NCCL = re.compile(r"\s*NCCL error in: (?s:.*)\nLast error:\s*(\S.*)")
-"""What it is about: the first line of NCCL's errors names a class of them."""
+"""The specific line of an NCCL error: the first line names only a class of errors."""
 PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 LONGEST_LINE = 200
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
@@ -56,7 +56,7 @@ NO_SERVER = "Could not start gRPC server"
 
 
 def is_effect(exit: WorkerExit) -> bool:
-    """An error of torch.distributed that some other rank's end brings about."""
+    """Whether this is an error of torch.distributed that the end of another rank causes."""
     if exit.signal is not None or is_port_clash(exit) or ONE_GPU.search(exit.error_message):
         return False
     if any(exit.error_type.endswith(name) for name in EFFECT_TYPES):
@@ -65,7 +65,7 @@ def is_effect(exit: WorkerExit) -> bool:
 
 
 def is_port_clash(exit: WorkerExit) -> bool:
-    """The rendezvous port was taken between finding it and using it."""
+    """Whether the rendezvous port was taken by another process between its choice and its use."""
     return is_port_clash_text(exit.error_message)
 
 
@@ -74,12 +74,12 @@ def is_port_clash_text(text: str) -> bool:
 
 
 def is_its_own(exit: WorkerExit) -> bool:
-    """An exception of the script's that comes again wherever it is run."""
+    """Whether this is an exception of the script that repeats wherever the script runs."""
     return exit.error_type in ITS_OWN and not is_of_outside(exit)
 
 
 def is_of_outside(exit: WorkerExit) -> bool:
-    """Another try may go well, though nothing of the script is changed."""
+    """Whether another try may succeed without a change of the script."""
     if exit.signal is not None or exit.out_of_memory or is_effect(exit):
         return True
     if ONE_GPU.search(exit.error_message):
@@ -88,20 +88,20 @@ def is_of_outside(exit: WorkerExit) -> bool:
 
 
 def needs_a_change(exit: WorkerExit) -> bool:
-    """Of the script, of what is installed, or of its arguments: the second try would end as the first."""
+    """Whether a second try must fail: the script, the installed packages or the arguments need a change."""
     if exit.error_type:
         return exit.error_type.rsplit(".", 1)[-1] in NEEDS_A_CHANGE
     return exit.code == USAGE
 
 
 def asked_for_input(exit: WorkerExit) -> bool:
-    """A debugger, or `input()`: ranks have no standard input."""
+    """Whether the rank used a debugger or `input()`: ranks have no standard input."""
     name = exit.error_type.rsplit(".", 1)[-1]
     return name == "BdbQuit" or (name == "EOFError" and exit.error_message.startswith("EOF when reading a line"))
 
 
 def signature(exit: WorkerExit) -> str:
-    """Equal for equal errors; empty for a signal, and for a want of memory."""
+    """Equal for equal errors; empty for a signal, and if memory ran out."""
     if exit.signal is not None or exit.out_of_memory:
         return ""
     if not exit.error_type:
@@ -110,8 +110,8 @@ def signature(exit: WorkerExit) -> str:
 
 
 def exit_code(exit: WorkerExit) -> int:
-    """As a shell says it: 128 + the signal's number for a signal. Where the kernel killed a process of it for its
-    memory, its own code is as good as that of the kill."""
+    """The code as a shell shows it: 128 + the signal's number for a signal. If the kernel killed a process of the rank
+    for its memory, it is 137, whatever the rank's own code was."""
     if exit.out_of_memory:
         return 137
     if exit.signal is not None:
@@ -145,7 +145,7 @@ def _failed(exit: WorkerExit) -> str:
 
 
 def about_its_address(address: str, end: WorkerExit) -> str:
-    """TensorFlow does not say which port it could not have. `address`: of a PS job's member; empty for others."""
+    """Names the port, which TensorFlow's error does not. `address`: that of a PS job's member; empty for others."""
     if not address or NO_SERVER not in end.error_message:
         return ""
-    return f": {address}, where the others look for it, is taken by another process, or cannot be had here"
+    return f": its address {address} is in use by another process, or not available here"

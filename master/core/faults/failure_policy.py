@@ -1,19 +1,19 @@
-"""What the user says about faults, before any remedy of ours: `recovery.rules` and `recovery.exitCodes`.
+"""Applies the user's rules about faults, before any remedy of the master: `recovery.rules` and `recovery.exitCodes`.
 
-The first rule decides that names what was seen: the exit code of a rank, then the permanent codes, then the
-restartPolicy of its role; a condition or
-taint of a node (`node_rules`); a pattern that a line of a rank's output fits (`log_rules`). A rank that a signal ended
-has the code that a shell would show, 128 + the signal. An error that another rank's end brings about is nobody's rule.
+The first rule that matches what was seen decides: the exit code of a rank; a condition or taint of a node
+(`node_rules`); a line of a rank's output (`log_rules`). For an exit code that no rule matches, the permanent codes and
+then the restartPolicy of the role decide. A rank that a signal ended has the code that a shell would show, 128 + the
+signal. An error that the end of another rank caused matches no rule.
 
-fail: the job ends with it, unless the loss of its member explains it. restart: its ranks begin again in place, whatever
-we would have done. replace: its member fails, and another pod takes its place. replaceNode: that, and new pods keep off
-its node for a day. Codes that are retryable, or that a rule restarts, say nothing about the script: they are never a
-crash loop, and cost a restart like any other.
+fail: the job fails, unless the loss of the member explains the end. restart: the ranks restart in place, whatever the
+master would have done. replace: the member fails, and another pod takes its rank index. replaceNode: the same, and new
+pods avoid its node for a day. Codes that are retryable, or that a rule restarts, say nothing about the script: they are
+never a crash loop, and cost a restart like any other end.
 
-A rule with `times` and `within` is passed over until it was met so often in so many seconds; then it is followed, and
-counts anew. fail and restart count what the whole job shows; replace and replaceNode each member, or node, by itself.
-One that is a dry run is told and passed over. So each thing that is seen must be asked about once: of the end of a rank
-the answer is kept for as long as its generation is.
+A rule with `times` and `within` is skipped until it has matched so many times in so many seconds; then it applies, and
+its count starts again. fail and restart count the matches of the whole job; replace and replaceNode count each member,
+or node, by itself. A dry run is reported and skipped. So each occurrence must be evaluated once only: the ruling on the
+end of a rank is kept for as long as its generation.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from outrider.wire.messages.generation import WorkerExit
 from outrider.wire.messages.log_lines import LineMatched
 
 Ruling = tuple[str, str]
-"""What is to be done, and which words of the user's say so; empty where none do."""
+"""The action, and the words of the user's policy that require it; both are empty if none does."""
 NONE: Ruling = ("", "")
 TRIED_AGAIN = 60.0
-"""Seconds in which a rule that is a dry run is told once: a line may come each second, and from each rank."""
+"""Seconds in which a dry run of a rule is reported once: a line may come each second, and from each rank."""
 
 
 def of_exit(state: State, generation: Generation, member: Member, rank: int, end: WorkerExit) -> Ruling:
-    """A rank of this generation has ended so."""
+    """The ruling on the end of a rank of this generation."""
     if end.code == 0 or error_signature.is_effect(end):
         return NONE
     if state.rules.judged_of != generation:
@@ -59,15 +59,15 @@ def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Ruling
     return (FAIL, why) if why else found
 
 
-def of_line(state: State, member: Member, said: LineMatched) -> Ruling:
-    """A rank's output has a line that fits a pattern."""
-    name = f"logPattern {quoted(said.pattern)}"
-    return _first(state, lambda rule: name if rule.log_pattern == said.pattern else "", line(member, said),
-                  member.id, said.count)  # fmt: skip
+def of_line(state: State, member: Member, match: LineMatched) -> Ruling:
+    """The ruling on a line of a rank's output that matches a pattern."""
+    name = f"logPattern {quoted(match.pattern)}"
+    return _first(state, lambda rule: name if rule.log_pattern == match.pattern else "", line(member, match),
+                  member.id, match.count)  # fmt: skip
 
 
 def of_node(state: State, node: NodeSeen) -> Ruling:
-    """What the first rule says that holds for this node; it is met when it begins to hold."""
+    """The ruling of the first rule that applies to this node; a rule matches when it begins to apply."""
     found = NONE
     for number, rule in enumerate(state.spec.rules, 1):
         key, named = (node.node, rule), _named_by(rule, node)
@@ -78,37 +78,37 @@ def of_node(state: State, node: NodeSeen) -> Ruling:
             if key not in state.rules.holding:
                 state.rules.holding[key] = _is_due(state, rule, node.node)
                 if state.rules.holding[key] and rule.dry_run:
-                    _tell_dry_run(state, rule, f"Node {node.node}", why, None)
+                    _report_dry_run(state, rule, f"Node {node.node}", why, None)
             found = (rule.action, why) if state.rules.holding[key] and not rule.dry_run else NONE
     return found
 
 
-def line(member: Member, said: LineMatched) -> str:
-    more = f" ({said.count} such lines)" if said.count > 1 else ""
-    return f"Rank {said.rank} on {member.id} wrote {quoted(said.line, len(said.line))}{more}"
+def line(member: Member, match: LineMatched) -> str:
+    more = f" ({match.count} such lines)" if match.count > 1 else ""
+    return f"Rank {match.rank} on {member.id} wrote {quoted(match.line, len(match.line))}{more}"
 
 
 def patterns(state: State) -> tuple[str, ...]:
-    """What the ranks' output is to be searched for."""
-    wanted = dict.fromkeys(rule.log_pattern for rule in state.spec.rules if rule.log_pattern)
-    return tuple(pattern for pattern in wanted if pattern not in state.rules.dropped_patterns)
+    """The patterns that are searched for in the ranks' output."""
+    desired = dict.fromkeys(rule.log_pattern for rule in state.spec.rules if rule.log_pattern)
+    return tuple(pattern for pattern in desired if pattern not in state.rules.dropped_patterns)
 
 
 def signature(state: State, member: Member, end: WorkerExit, ruling: Ruling) -> str:
-    """Equal for equal errors that may be a crash loop."""
+    """Equal for equal errors that may be a crash loop; empty for an end that the user's policy restarts."""
     is_forgiven = ruling[0] == RESTART or restart_policy.forgives(state.spec, member.role, end.code)
     return "" if is_forgiven else error_signature.signature(end)
 
 
 def edited(state: State) -> None:
-    """What was counted for rules that are no more is forgotten."""
+    """Forgets the counts of rules that no longer exist."""
     left = set(state.spec.rules)
     state.rules.tried = {rule: at for rule, at in state.rules.tried.items() if rule in left}
     state.rules.hits = {key: hits for key, hits in state.rules.hits.items() if key[0] in left}
     state.rules.holding = {key: is_met for key, is_met in state.rules.holding.items() if key[1] in left}
 
 
-# -- the first rule that fits and is due --------------------------------------------------------------------------
+# -- the first rule that matches and is due -----------------------------------------------------------------------
 def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberId, count: int = 1) -> Ruling:
     for number, rule in enumerate(state.spec.rules, 1):
         named = fits(rule)
@@ -116,7 +116,7 @@ def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberI
             why = _why(number, rule, named)
             if not rule.dry_run:
                 return rule.action, why
-            _tell_dry_run(state, rule, seen, why, member)
+            _report_dry_run(state, rule, seen, why, member)
     return NONE
 
 
@@ -127,7 +127,7 @@ def _named_by(rule: Rule, node: NodeSeen) -> str:
 
 
 def _is_due(state: State, rule: Rule, subject: str, count: int = 1) -> bool:
-    """Counts it."""
+    """Counts a match. True if the rule applies now."""
     if rule.times <= 1:
         return True
     key = (rule, "" if rule.action in (FAIL, RESTART) else subject)
@@ -146,7 +146,7 @@ def _why(number: int, rule: Rule, named: str) -> str:
     return f"rule {number} of recovery.rules says {rule.action} for {named}{often}"
 
 
-def _tell_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
+def _report_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
     if state.now < state.rules.tried.get(rule, float("-inf")) + TRIED_AGAIN:
         return
     state.rules.tried[rule] = state.now

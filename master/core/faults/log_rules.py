@@ -1,9 +1,9 @@
-"""What the user says about lines of the ranks' output: `recovery.rules` by `logPattern`.
+"""Applies the user's rules about lines of the ranks' output: `recovery.rules` with a `logPattern`.
 
-The lines are found beside the trainer and told at once, maybe more than once. fail ends the job. replace and
-replaceNode follow what a member wrote in an earlier generation too, because it speaks against the member. restart does
-not: its ranks have begun again since. It costs a restart of the budget, or a script that writes the line each time
-would begin again for ever.
+The lines are found beside the trainer and reported at once, maybe more than once. fail ends the job. replace and
+replaceNode also apply to a line of an earlier generation, because it counts against the member. restart does not,
+because the ranks have restarted since. It costs a restart of the budget: otherwise a script that writes the line each
+time would restart for ever.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from outrider.master.core.text import quoted
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 CODE = 1
-"""What the job, or the container of a member that is replaced, ends with."""
+"""Exit code of the job, or of the container of a member that is replaced."""
 
 
-def matched(state: State, member: Member, said: LineMatched) -> None:
-    """A new master keeps it until it knows the world."""
-    if said.serial <= state.rules.log_serials.get(member.id, 0):
+def matched(state: State, member: Member, match: LineMatched) -> None:
+    """Takes a matched line. A new master defers it until it knows the generation."""
+    if match.serial <= state.rules.log_serials.get(member.id, 0):
         return
-    state.rules.log_serials[member.id] = said.serial
-    log_metrics.matched(state, member, said)
+    state.rules.log_serials[member.id] = match.serial
+    log_metrics.matched(state, member, match)
     if state.stage == REBUILDING:
-        state.earlier.defer(member.id, said)
+        state.earlier.defer(member.id, match)
     else:
-        follow(state, member, said)
+        follow(state, member, match)
 
 
-def follow(state: State, member: Member, said: LineMatched) -> None:
-    if state.is_over or member.deleting or said.pattern in state.rules.dropped_patterns:
+def follow(state: State, member: Member, match: LineMatched) -> None:
+    if state.is_over or member.deleting or match.pattern in state.rules.dropped_patterns:
         return
-    action, why = failure_policy.of_line(state, member, said)
-    reason = f"{failure_policy.line(member, said)}: {why}"
+    action, why = failure_policy.of_line(state, member, match)
+    reason = f"{failure_policy.line(member, match)}: {why}"
     if action == FAIL:
         generation_job_end.fail(state, CODE, f"{reason}.")
     elif action == RESTART:
         world = state.world
-        if world is not None and state.stage == RUNNING and world.generation == said.generation:
+        if world is not None and state.stage == RUNNING and world.generation == match.generation:
             recovery.begin(state, "LogRuleMet", f"{reason}.", member)
     elif action:
         pod_replacement.follow(state, member, action, reason, CODE)
 
 
-def dropped(state: State, member: Member, said: PatternDropped) -> None:
-    """Told once a pattern; no later generation is asked for it."""
-    log_metrics.dropped(state, member, said)
-    numbers = [str(n) for n, rule in enumerate(state.spec.rules, 1) if rule.log_pattern == said.pattern]
-    if not numbers or said.pattern in state.rules.dropped_patterns:
+def dropped(state: State, member: Member, drop: PatternDropped) -> None:
+    """Disables the rules of a pattern that cannot be used, for all later generations. Reported once a pattern."""
+    log_metrics.dropped(state, member, drop)
+    numbers = [str(n) for n, rule in enumerate(state.spec.rules, 1) if rule.log_pattern == drop.pattern]
+    if not numbers or drop.pattern in state.rules.dropped_patterns:
         return
-    state.rules.drop(said.pattern)
-    name = f"{quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
-    on = f": {quoted(said.line)}" if said.line else ""
-    state.announce("RuleDisabled", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,
+    state.rules.drop(drop.pattern)
+    name = f"{quoted(drop.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
+    on = f": {quoted(drop.line)}" if drop.line else ""
+    state.announce("RuleDisabled", f"{name}, is disabled: on {member.id} {drop.reason}{on}.", member.id,
                    warning=True)  # fmt: skip
     state.mark_status()

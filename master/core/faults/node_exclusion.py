@@ -1,18 +1,19 @@
-"""Nodes on which members fail again and again: new pods keep off them.
+"""Excludes nodes on which members fail repeatedly: new pods avoid them.
 
-What speaks against a node is a fault of a member there that was the first of its incident and that a machine can cause:
-a pod that a signal ended or its node refused, a template or launcher that died, silence that others confirm, a hang
-that it was to blame for, a link to another member that was cut, a rank that a signal ended, an exception that names a
-device, a driver or a file system. Not the script's own exceptions and exit codes, not a deleted or evicted pod, not a
-container that ran out of its own memory: those go with the job wherever it runs. Faults of one node within a minute are
-one incident, because a machine that dies takes its members with it.
+A fault counts against a node if it is the first of its incident and a machine can cause it: a pod that a signal ended
+or its node rejected, a template or launcher that died, silence that others confirm, a hang that the member caused, a
+link to another member that was down, a rank that a signal ended, an exception that names a device, a driver or a file
+system. The script's own exceptions and exit codes, a deleted or evicted pod, and a container that ran out of its own
+memory do not count: they follow the job wherever it runs. Faults on one node within a minute are one incident, because
+a machine that dies takes its members with it.
 
-A node is bad with two incidents within a day, if that is at least three times what the other nodes of the job have on
-average: a script that crashes everywhere speaks against none. It follows that of n nodes at most (n + 2) / 3 can be
-bad, never more than half: each has at least 3 / (n + 2) of all incidents. New pods keep off; who runs there is left
-alone. Where a pod finds no room without them, a bad node is better than none, and all begin anew.
+A node is bad after two incidents within a day, if that is at least three times what the other nodes of the job have on
+average: a script that crashes everywhere counts against no node. It follows that of n nodes at most (n + 2) / 3 can be
+bad, never more than half: each has at least 3 / (n + 2) of all incidents. New pods avoid bad nodes; members that run
+there are left alone. If a pod finds no room without the bad nodes, a bad node is better than none, and all counts start
+again.
 
-Everything follows from the list of faults, which is saved.
+Everything is derived from the list of faults, which is saved.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ INCIDENTS = 2
 ONE_INCIDENT = 60.0
 TIMES_THE_OTHERS = 3.0
 PARTED = "NetworkPartition"
-"""It and another member could not see each other, and it was replaced for that."""
+"""The kind of fault in which two members could not reach each other, and one of them was replaced."""
 NO_ROOM_PATIENCE = 60.0
-"""Seconds that a pod which keeps off nodes may find no room before it is made without that."""
+"""Seconds for which a pod that avoids nodes may find no room before it is created again without that restriction."""
 OF_THE_MACHINE = re.compile(
     r"\bECC\b|\bXid\b|uncorrectable|hardware (error|failure)|unspecified launch failure|fallen off the bus|"
     r"device (is )?(lost|unavailable)|busy or unavailable|no CUDA-capable device|(driver|NVML|HIP runtime) error|"
@@ -43,13 +44,13 @@ OF_THE_MACHINE = re.compile(
     re.IGNORECASE,
 )
 REFUSED_BY_NODE = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "ContainerStatusUnknown")
-"""Words of a pod's status.reason with which a kubelet does not run what the scheduler gave it: a device that its plugin
-cannot hand out, resources that it does not have. A deadline or a full volume is the pod's own."""
+"""Prefixes of a pod's status.reason with which a kubelet rejects what the scheduler gave it: a device that its plugin
+cannot hand out, resources that it does not have. A deadline or a full volume is the pod's own fault."""
 
 
-# -- what speaks against a node -----------------------------------------------------------------------------------
-def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> str:
-    """The node that a fault of this kind speaks against; empty where it speaks against none."""
+# -- what counts against a node -----------------------------------------------------------------------------------
+def node_at_fault(kind: str, member: Member | None, exit: WorkerExit | None = None) -> str:
+    """The node that a fault of this kind counts against; empty if it counts against none."""
     if member is None:
         return ""
     if kind == "WorkerExited":
@@ -69,9 +70,9 @@ def _is_of_the_machine(exit: WorkerExit) -> bool:
     return OF_THE_MACHINE.search(exit.error_message) is not None
 
 
-# -- what follows -------------------------------------------------------------------------------------------------
+# -- excluded nodes -----------------------------------------------------------------------------------------------
 def avoided(state: State) -> tuple[str, ...]:
-    """Nodes that a pod which is made now keeps off. O(faults + members)."""
+    """Nodes that a pod created now must avoid. O(faults + members)."""
     incidents, condemned = (
         _incidents(state),
         {n for n, at in state.exclusion.condemned.items() if at > state.now - WINDOW},
@@ -84,7 +85,7 @@ def avoided(state: State) -> tuple[str, ...]:
 
 
 def condemn(state: State, node: str, why: str) -> None:
-    """The user's rule or the node check says so of this node. More than half of the nodes are never condemned."""
+    """Excludes a node for a rule, the node check or slowness, unless more than half of the nodes would be excluded."""
     if node:
         state.exclusion.condemned[node] = state.now
         look(state, why)
@@ -95,7 +96,7 @@ def incidents_on(state: State, node: str) -> int:
 
 
 def _incidents(state: State) -> Counter[str]:
-    """By node. The faults are in the order of time."""
+    """The number of incidents by node. The faults are in the order of time."""
     last: dict[str, float] = {}
     found: Counter[str] = Counter()
     for fault in state.faults.noted:
@@ -118,34 +119,33 @@ def _stands_out(node: str, incidents: Counter[str], used: int) -> bool:
 
 
 def look(state: State, why: str = "") -> None:
-    """A fault was noted, or a pod is to be made: says which nodes are avoided from now on, and which not any more."""
+    """Announces changes of the excluded nodes, after a fault and before a pod is created."""
     found = avoided(state)
     if found == state.exclusion.avoiding:
         return
     for node in sorted(set(found) - set(state.exclusion.avoiding)):
-        what = f"New pods keep off node {node}"
+        what = f"New pods avoid node {node}"
         if state.spec.is_adopted:
-            what = f"Node {node} is bad, and another controller's pods go there until it is cordoned"
+            what = f"Node {node} is bad, but pods of another controller still go there until you cordon it"
         state.announce("NodeExcluded", f"{what}: {why or _why(state, node)}.", warning=True)
     for node in sorted(set(state.exclusion.avoiding) - set(found)):
-        state.announce(
-            "NodeExclusionLifted", f"New pods may land on node {node} again: too little speaks against it now."
-        )
+        text = f"New pods may use node {node} again: the evidence against it is no longer enough."
+        state.announce("NodeExclusionLifted", text)
     state.exclusion.avoiding = found
     state.mark_status()
 
 
 def _why(state: State, node: str) -> str:
     if node in state.exclusion.condemned:
-        return "recovery.rules says so"
-    told = [fault for fault in state.faults.noted if fault.node == node]
-    ago, last = seconds(state.now - told[0].at), told[-1].reason.rstrip(".")
+        return "a rule, the node check or its slowness excludes it"
+    faults = [fault for fault in state.faults.noted if fault.node == node]
+    ago, last = seconds(state.now - faults[0].at), faults[-1].reason.rstrip(".")
     return f"{_incidents(state)[node]} incidents there in {ago}, and fewer on the job's other nodes; the last: {last}"
 
 
-# -- no room without it -------------------------------------------------------------------------------------------
+# -- no room without bad nodes ------------------------------------------------------------------------------------
 def note_room(state: State, member: Member, pod: PodSeen) -> None:
-    """A pod that keeps off nodes finds no room, or does."""
+    """Notes whether a pod that avoids nodes finds room."""
     if not pod.unschedulable or not member.avoid:
         state.deadlines.cancel(("no room", member.id))
     elif state.deadlines.at(("no room", member.id)) is None:
@@ -153,14 +153,15 @@ def note_room(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def forgive(state: State, member_id: str) -> Member | None:
-    """There was no room without the bad nodes: they count as good again. Returns the pod to be made anew."""
+    """Lifts all exclusions, because a pod found no room without the bad nodes. Returns its member, to be recreated."""
     member = state.members.get(MemberId(member_id))
     if member is None or not member.unschedulable or not member.avoid or member.deleting or state.is_over:
         return None
     state.exclusion.forgiven_at, state.exclusion.avoiding = state.now, ()
     state.exclusion.condemned.clear()
     nodes = ", ".join(member.avoid)
-    text = f"{member.id} finds no room off {nodes}: a bad node is better than none, so it is made anew without that."
+    what = "A bad node is better than none, so its pod is recreated without that restriction."
+    text = f"{member.id} finds no room outside {nodes}. {what}"
     state.announce("NodeExclusionLifted", text, member.id, warning=True)
     state.mark_status()
     return member

@@ -1,10 +1,10 @@
-"""What the user says about nodes: `recovery.rules` by a condition (of node-problem-detector, say) or a taint.
+"""Applies the user's rules about nodes: `recovery.rules` with a condition (of node-problem-detector, say) or a taint.
 
-A rule acts when it begins to hold: on the members that are there, and on those that were on their way. fail ends the
-job. restart begins again in place. replace lets the members there leave as ones that were told to go, so that training
-goes on until their replacements are ready, and new pods keep off the node for as long as the rule holds; replaceNode
-keeps them off for a day. A pod that comes there later all the same is left alone: there was no room without that node,
-or more than half of the nodes would be kept off, and whoever made it anew would make it anew for ever.
+A rule acts when it begins to apply: on the members of the node, and on those that were on their way there. fail ends
+the job. restart restarts the ranks in place. replace drains the members of the node, so that training continues until
+their replacements are ready, and new pods avoid the node for as long as the rule applies; with replaceNode for a day. A
+pod that still lands there later is left alone: there was no room without that node, or more than half of the nodes
+would be excluded, so its replacement would land there again, and so on for ever.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from outrider.master.core.state.member import ALIVE, Member
 from outrider.master.core.state.rules import Flag
 
 LEAVE_GRACE = 300.0
-"""Seconds that a replacement has to become ready, as Kubernetes gives the pods of a node that is not heard."""
+"""Seconds for a replacement to become ready, as Kubernetes gives the pods of an unreachable node."""
 OWNERS_GRACE = 30.0
-"""The same for a pod whose controller makes another one only when it is deleted."""
+"""The same for a pod whose controller creates another one only after its deletion."""
 
 
 def seen(state: State, node: NodeSeen) -> None:
-    """A node as it is now. O(members) where a rule begins to hold."""
+    """Takes the present state of a node. O(members) if a rule begins to apply."""
     state.rules.marked.pop(node.node, None)
     if node.conditions or node.taints:
         state.rules.marked[node.node] = node
@@ -38,19 +38,19 @@ def seen(state: State, node: NodeSeen) -> None:
         return
     if flag is None or flag.why != why:
         _begin(state, node.node, action, why)
-    else:  # an earlier master may not have come to the end of it
+    else:  # an earlier master may not have finished it
         _replace_all(state, node.node, flag)
 
 
 def edited(state: State) -> None:
-    """The rules may be others than before."""
+    """The user may have changed the rules."""
     failure_policy.edited(state)
     for _name, node in sorted(state.rules.marked.items()):
         seen(state, node)
 
 
 def arrived(state: State, member: Member) -> None:
-    """Its pod is shown on a node. O(1)."""
+    """A member's pod is scheduled to a node. O(1)."""
     flag = state.rules.flags.get(member.node)
     if flag is None or state.is_over or member.uid is None:
         return
@@ -70,7 +70,7 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
     state.mark_status()
     if not there:
         return
-    state.announce("NodeRuleMet", f"Node {node}: {why}. There: {', '.join(m.id for m in there)}.", warning=True)
+    state.announce("NodeRuleMet", f"Node {node}: {why}. Members there: {', '.join(m.id for m in there)}.", warning=True)
     if action == FAIL:
         _fail(state, node, flag)
     elif action == RESTART:
@@ -86,7 +86,7 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
 def _end(state: State, node: str, flag: Flag) -> None:
     del state.rules.flags[node]
     if flag.is_told:
-        state.announce("NodeRuleCleared", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
+        state.announce("NodeRuleCleared", f"Node {node}: {flag.why.partition(' says ')[0]} no longer applies.")
     if flag.action == REPLACE and state.exclusion.condemned.pop(node, None) is not None:
         node_exclusion.look(state)
     state.mark_status()
@@ -107,9 +107,9 @@ def _replace(state: State, member: Member, flag: Flag) -> None:
         return
     why = f"node {member.node}: {flag.why}"
     if not member.has_controller:
-        delete_pod.keep(state, member, f"{member.id} is to be replaced ({why})")
+        delete_pod.keep(state, member, f"{member.id} must be replaced ({why})")
         return
     is_owners = state.spec.is_adopted
     scaling_resize.must_leave(state, member, why, OWNERS_GRACE if is_owners else LEAVE_GRACE)
     if is_owners or not member.greeted:
-        delete_pod.dismiss(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)
+        delete_pod.dismiss(state, member, f"{member.id} must be replaced: {why}.", OWNERS_GRACE)

@@ -1,8 +1,8 @@
-"""How much memory a rank index needs: twice what its container had, each time that was too little.
+"""Raises the memory of a rank index: twice what its container had, each time that was too little.
 
-The amount belongs to the rank index, not to the pod: whoever takes the place later, for whatever reason, gets it too.
-It is what the container's limit must be at the least, so that a template that was edited to allow more is followed. Who
-has no limit was not stopped by one: there the node was short, and another pod of the same size is as good.
+The amount belongs to the rank index, not to the pod: each later pod of that rank index gets it too. It is a lower bound
+of the container's limit, so that an edited template that allows more is followed. A container without a limit was not
+stopped by one: its node was short of memory, and another pod of the same size is as good.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from outrider.wire.ids import RankIndex
 
 FACTOR = 2
 DEFAULT_CAP = 32
-"""Times the template's limit, where the user gave no `maxMemory`: five doublings, as many as there are relaunches. A
-script that leaks would otherwise ask for ever more, until no node has room and its job waits for ever."""
+"""Cap as a multiple of the template's limit, if the user set no `maxMemory`: five doublings, as many as there are
+relaunches. Without a cap a leaking script would request ever more, until no node has room and the job waits forever."""
 
 
 def has_own_limit(member: Member) -> bool:
@@ -23,27 +23,29 @@ def has_own_limit(member: Member) -> bool:
 
 
 def may_have_more(state: State, member: Member) -> bool:
-    """Its pod is ours to replace, and it was its own limit that ended it."""
+    """Whether the member ran out of its own limit, and its pod is ours to replace."""
     return has_own_limit(member) and not state.spec.is_adopted
 
 
 def raised(state: State, member: Member) -> str:
-    """Its container has run out of memory: what its replacement gets, as the end of a sentence."""
+    """Raises the memory after a container ran out of it. Returns what its replacement gets, to end a sentence."""
     index, had = member.rank_index, member.memory_limit
     if state.spec.is_adopted:
-        return "raise resources.limits.memory in the pod template of the controller that makes its pods"
+        return "raise resources.limits.memory in the pod template of the controller that creates its pods"
     if index is None or not has_own_limit(member):
-        return "its replacement gets as much as it had"
+        return "its replacement gets the same amount"
     most = _most(state, index)
-    wanted = max(FACTOR * had, state.faults.memory.get(index, 0))
-    given = wanted if most is None else min(wanted, most)
+    desired = max(FACTOR * had, state.faults.memory.get(index, 0))
+    given = desired if most is None else min(desired, most)
     if given <= had:
-        most_text = f"maxMemory, or {DEFAULT_CAP} times the template's"
-        return f"it had {quantities.written(had)}, and that is all that it may have ({most_text})"
+        most_text = f"maxMemory, or {DEFAULT_CAP} times the template's limit"
+        return f"it already had the maximum, {quantities.written(had)} ({most_text})"
     state.faults.memory[index] = given
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
-    state.announce("MemoryLimitRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
-                                   f"request, because {member.id} ran out of it.", member.id, warning=True)  # fmt: skip
+    sentence = (
+        f"{member.id} ran out of memory. Its replacement gets {text}, and a request that grows by the same factor."
+    )
+    state.announce("MemoryLimitRaised", sentence, member.id, warning=True)
     state.mark_status()
     return f"its replacement gets {text}"
 
@@ -53,20 +55,20 @@ def _most(state: State, rank_index: RankIndex | None) -> int | None:
 
 
 def explain(state: State, member: Member) -> None:
-    """It has run out of memory, and no larger pod is made: why not, and what its user can do."""
+    """Reports that a member ran out of memory and gets no larger pod: the reason, and what the user can do."""
     if has_own_limit(member):
-        why = f"{member.id} has run out of its {quantities.written(member.memory_limit)} of memory"
+        why = f"{member.id} ran out of its {quantities.written(member.memory_limit)} of memory"
         hint = f"To give it more, {raised(state, member)}."
     elif member.node:
-        why = f"{member.id} has no memory limit (resources.limits.memory), so that its node {member.node} was short"
-        hint = "With a limit it would be replaced by a pod with more."
+        why = f"{member.id} has no memory limit (resources.limits.memory), and its node {member.node} ran out of memory"
+        hint = "With a limit it would be replaced by a pod with more memory."
     else:
-        return  # a local job's: that it was killed for memory says all there is
-    state.announce("OutOfMemory", f"{why}: its ranks begin again in place. {hint}", member.id, warning=True)
+        return  # of a local job: the fault itself already names memory as its cause
+    state.announce("OutOfMemory", f"{why}. Its ranks restart in place. {hint}", member.id, warning=True)
 
 
 def needed(state: State, rank_index: RankIndex | None) -> int:
-    """What a new pod of this rank index is to have; 0: what its template says. A spare can take any place."""
+    """Bytes that a new pod of this rank index needs; 0: what its template has. A spare may get any rank index."""
     found = (
         max(state.faults.memory.values(), default=0) if rank_index is None else state.faults.memory.get(rank_index, 0)
     )
@@ -75,4 +77,4 @@ def needed(state: State, rank_index: RankIndex | None) -> int:
 
 
 KILLED = 137
-"""128 + SIGKILL: as a container ends that the kernel has ended for its memory."""
+"""128 + SIGKILL: the exit code of a container that the kernel killed for its memory."""

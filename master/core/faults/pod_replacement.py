@@ -1,10 +1,10 @@
-"""Ends of ranks that call for another pod, though theirs is well. The kernel killed one for its container's memory, or
-a rule of the user's says so.
+"""Replaces a member whose rank ended in a way that needs another pod, though the present pod still works.
 
-The template or launcher goes on, so nobody but its hooks can tell that a container was too small, and the same one
-would only run out again. Its member fails by our word: its container ends with 137, its pod stays to be read, and its
-replacement gets more memory (`faults.oom`). Where the pod is another controller's, or has no limit of its own, the
-ranks begin again in place.
+That is if the kernel killed the rank for its container's memory, or if a rule of the user requires it. The template or
+launcher continues, so only its hooks can report that a container was too small, and the same container would run out of
+memory again. So the master fails the member itself: its container ends with 137, its pod stays to be inspected, and its
+replacement gets more memory (`faults.oom`). If the pod is another controller's, or has no limit of its own, the ranks
+restart in place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outrider.wire.messages.generation import Exited
 
 
 def exited(state: State, member: Member, message: Exited) -> None:
-    """After `recovery` has made a fault of it."""
+    """Replaces the member if an exit requires it, after `recovery` has noted the fault."""
     world = state.world
     if state.is_over or world is None or world.generation != message.generation or member.id not in world.places:
         return
@@ -34,15 +34,15 @@ def exited(state: State, member: Member, message: Exited) -> None:
             _ran_out(state, member, sentence)
 
 
-# -- a rule of the user's -----------------------------------------------------------------------------------------
+# -- rules of the user --------------------------------------------------------------------------------------------
 def follow(state: State, member: Member, action: str, reason: str, code: int) -> None:
-    """Another pod in its place; its own ends with this code."""
+    """Replaces the member by another pod; its own container ends with this code."""
     if action == REPLACE_NODE:
         node_exclusion.condemn(state, member.node, reason)
     if state.spec.is_adopted and not member.has_controller:
         delete_pod.keep(state, member, reason)
     elif state.spec.is_adopted:
-        delete_pod.dismiss(state, member, f"{reason}; its controller makes another.")
+        delete_pod.dismiss(state, member, f"{reason}; its controller creates another pod.")
     else:
         state.occur(FailMember(member.id, f"{reason}.", code))
 

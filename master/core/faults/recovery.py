@@ -1,15 +1,16 @@
-"""Faults: what was seen, who is to blame, and what is free. Whether the job goes on, `verdict` says.
+"""Notes faults, finds their root cause, and stops the generation; `verdict` decides whether the job continues.
 
-A fault stops the world in the step that learns of it. Who is to blame is looked at only when the survivors have
-stopped, because the first message is often an effect: a member that is killed with its whole tree shows as exits of
-its own ranks, or as broken connections on the others, before the platform says that it is gone. So an episode collects
-the evidence of one generation's end, `verdict.settle` judges it, and a member's loss that is told within ten seconds
-takes the blame and gives the restart budget back.
+A fault stops the generation in the step that learns of it. The root cause is found only after the survivors have
+stopped, because the first message is often an effect: a member that is killed with all its processes shows as exits of
+its own ranks, or as broken connections on the others, before the platform reports that it is gone. So an incident
+collects the evidence of one generation's end, and `verdict.settle` judges it. If the loss of a member is reported
+within ten seconds, it becomes the root cause, and the restart is given back to the budget.
 
-What costs a restart of the budget: worker processes that end by themselves, a template that dies, a start that fails.
-What is free: lost, silent and leaving members, a clash over the rendezvous port, resizes, restarts that were asked for,
-and ranks of an earlier master's generation that are gone without a word of how: that master may have stopped them. A
-crash loop cannot hide there, because each generation has one term: it takes another master for every free one.
+These cost a restart of the budget: worker processes that end by themselves, a template that dies, a start that fails.
+These are free: lost, silent and leaving members, a conflict over the rendezvous port, resizes, restarts that the user
+requested, and ranks of an earlier master's generation that are gone without a report of how: that master may have
+stopped them. A crash loop cannot hide there, because each generation has one term: each free restart needs another
+master.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from outrider.wire.messages.generation import Exited, Stopped, WorkerExit
 from outrider.wire.messages.membership import TrainerExited, TrainerLost
 
 EFFECT_WITHIN = 10.0
-"""Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a
-member explains what was seen before."""
+"""Seconds after an end within which an error of torch.distributed is its effect, and within which the loss of a member
+explains earlier failures."""
 IMPORT_HOLD = 1.0
-"""How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
+"""Seconds for which the first generation continues after an exception at import, to see if all ranks fail alike."""
 FAULTS_KEPT = 200
 LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarExited",
           node_exclusion.PARTED)  # fmt: skip
 
 
-# -- what ended ---------------------------------------------------------------------------------------------------
+# -- ends of ranks and trainers -----------------------------------------------------------------------------------
 def exited(state: State, member: Member, message: Exited) -> None:
-    """Worker processes ended by themselves, well or badly. A new master keeps it until it knows the world."""
+    """Worker processes ended by themselves, with any code. A new master defers this until it knows the generation."""
     if state.stage == REBUILDING:
         state.earlier.defer(member.id, message)
         return
@@ -58,7 +59,7 @@ def exited(state: State, member: Member, message: Exited) -> None:
 
 
 def member_done(state: State, member: Member) -> None:
-    """All worker processes of the member ended with 0."""
+    """All worker processes of the member ended with code 0."""
     world = state.world
     if world is None or state.stage != RUNNING or member.id not in world.places or member.id in world.done:
         return
@@ -72,7 +73,7 @@ def member_done(state: State, member: Member) -> None:
 
 
 def trainer_lost(state: State, member: Member, message: TrainerLost) -> None:
-    """The template or launcher died, its workers with it."""
+    """The template or launcher died, and its worker processes with it."""
     member.ready, member.trainer_lost, member.running = None, True, NO_GENERATION
     readiness.refresh(state, member)
     world = state.world
@@ -80,7 +81,7 @@ def trainer_lost(state: State, member: Member, message: TrainerLost) -> None:
     if world is None or member.id not in world.places:
         state.announce("TrainerLost", reason, member.id, warning=True)
         return
-    if state.stage != STOPPING or not _take_blame(state, member, "TrainerLost", reason, free=False):
+    if state.stage != STOPPING or not _becomes_cause(state, member, "TrainerLost", reason, free=False):
         begin(state, "TrainerLost", reason, member)
     for end in message.exits:
         progress.note_step(state, world.generation, end.step, state.now - end.age)
@@ -100,9 +101,9 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
         if message.code == 0:
             generation_job_end.succeed(state)
         else:
-            generation_job_end.fail(state, message.code, f"{reason}; so it did on every member.")
+            generation_job_end.fail(state, message.code, f"{reason}; it ended so on every member.")
     elif message.code != 0 and member.trainer_exits >= state.spec.crash_loop:
-        generation_job_end.fail(state, message.code, f"{reason}; that was {member.trainer_exits} times.")
+        generation_job_end.fail(state, message.code, f"{reason}; this happened {member.trainer_exits} times.")
 
 
 def start_failed(state: State, member: Member, reason: str, error: str) -> None:
@@ -113,27 +114,29 @@ def start_failed(state: State, member: Member, reason: str, error: str) -> None:
 
 
 def start_overdue(state: State, number: str) -> None:
-    """Some members never answered a Start."""
+    """Some members did not answer a Start in time."""
     world = state.world
     if world is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
     late = sorted(set(world.places) - world.started)
     if late:
-        reason = f"{', '.join(late)} did not start generation {world.generation} in {lifecycle.START_OVERDUE:.0f} s."
+        reason = (
+            f"{', '.join(late)} did not start generation {world.generation} within {lifecycle.START_OVERDUE:.0f} s."
+        )
         members = [state.members.get(i) for i in late]
         unheard = all(m is None or m.session is None or m.doubt is not None for m in members)
-        begin(state, "StartOverdue", reason, members[0], free=unheard)  # the order never came there: no start failed
+        begin(state, "StartOverdue", reason, members[0], free=unheard)  # the order never arrived, so no start failed
 
 
 def note_stop(state: State, member: Member, message: Stopped) -> None:
-    """A survivor has stopped: how far it came, and when."""
+    """A survivor has stopped: notes its last step, and when that was."""
     progress.note_step(state, message.generation, message.step, state.now - message.step_age)
 
 
-# -- the episode --------------------------------------------------------------------------------------------------
+# -- the incident -------------------------------------------------------------------------------------------------
 def begin(state: State, kind: str, reason: str, member: Member | None, *, free: bool = False) -> None:
-    """A fault of the running world: it is noted and the world is stopped, in this step. In a world that is stopping
-    already it is one more fault of the same recovery."""
+    """Notes a fault of the running generation and stops the generation, in this step. If it is stopping already, the
+    fault belongs to the same recovery."""
     if state.is_over:
         return
     fault = _note(state, kind, reason, member)
@@ -147,7 +150,7 @@ def begin(state: State, kind: str, reason: str, member: Member | None, *, free: 
 def _note(state: State, kind: str, reason: str, member: Member | None, exit: WorkerExit | None = None) -> Fault:
     if state.world is not None:
         progress.settle(state, state.world)
-    node = node_exclusion.blamed(kind, member, exit)
+    node = node_exclusion.node_at_fault(kind, member, exit)
     fault = Fault(state.now, kind, member.id if member else None, reason, state.generation, node=node)
     state.faults.noted.append(fault)
     del state.faults.noted[:-FAULTS_KEPT]
@@ -159,10 +162,12 @@ def _note(state: State, kind: str, reason: str, member: Member | None, exit: Wor
     return fault
 
 
-def _blame(state: State, fault: Fault, kind: str, member: Member | None, reason: str, exit: WorkerExit | None) -> None:
-    """It was another one's fault than it seemed."""
+def _set_cause(
+    state: State, fault: Fault, kind: str, member: Member | None, reason: str, exit: WorkerExit | None
+) -> None:
+    """Replaces the root cause of a fault by another one."""
     fault.kind, fault.member, fault.reason = kind, member.id if member else fault.member, reason
-    fault.node = node_exclusion.blamed(kind, member, exit)
+    fault.node = node_exclusion.node_at_fault(kind, member, exit)
     node_exclusion.look(state)
     state.occur(FaultNoted(fault.node))
     state.mark_status()
@@ -192,7 +197,7 @@ def _failure(state: State, world: World, member: Member, rank: int, end: WorkerE
 
 
 def _though_done(world: World, end: WorkerExit) -> str:
-    """A rank that waits for one that has ended well fails as if that one had crashed."""
+    """A rank that waits for one that has ended well fails as if that one had crashed, so the sentence names it."""
     if not world.done or not error_signature.is_effect(end):
         return ""
     first = min(world.done, key=lambda member: world.places[member].first_rank)
@@ -201,7 +206,7 @@ def _though_done(world: World, end: WorkerExit) -> str:
 
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
-    """The first bad end of this generation."""
+    """Opens the incident with the first failure of this generation."""
     cause = causes.first(failures)
     fault = _note(state, "WorkerExited", causes.sentence(cause), member, cause.exit)
     state.faults.episode = Episode(world.generation, fault, state.now, failures)
@@ -210,24 +215,26 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
             faults_verdict.all_fail_at_import(state, state.faults.episode, world)
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
-        state.message = f"{causes.sentence(cause)} It did so before its first step; do all ranks?"
+        state.message = (
+            f"{causes.sentence(cause)} It failed before its first step; the master waits to see if all ranks do."
+        )
         return
     lifecycle.stop(state, fault.reason)
 
 
 def _add(state: State, world: World, episode: Episode, failures: list[Failure]) -> None:
-    """More ends of a generation that is known to have failed: the first rank to fail is to blame, effects last."""
+    """Adds failures to the incident; the first rank to fail is the root cause, effects come last."""
     episode.failures.extend(failures)
     cause = causes.first(episode.failures)
     for failure in failures:
-        what = "an effect of it" if failure.is_effect else "at the same moment"
-        said = causes.sentence(failure)
-        reason = said if failure is cause else f"{said.rstrip('.')}: {what}."
+        what = "as an effect of the first failure" if failure.is_effect else "at the same moment"
+        sentence = causes.sentence(failure)
+        reason = sentence if failure is cause else f"{sentence.rstrip('.')}, {what}."
         state.announce("WorkerExited", reason, failure.member, warning=True)
     if episode.fault.kind in ("WorkerExited", "WorkersGone"):
         episode.free = episode.free and cause.is_effect
-        blamed = state.members.get(cause.member)
-        _blame(state, episode.fault, "WorkerExited", blamed, causes.sentence(cause), cause.exit)
+        member = state.members.get(cause.member)
+        _set_cause(state, episode.fault, "WorkerExited", member, causes.sentence(cause), cause.exit)
         episode.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
         if _all_failed_alike(world, episode.failures):
@@ -241,10 +248,10 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
     return episode.failures if episode is not None and episode.generation == generation else []
 
 
-# -- the script's own error at import -----------------------------------------------------------------------------
+# -- errors of the script at import -------------------------------------------------------------------------------
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
-    """An exception of the script itself, or arguments that it does not take, before any step of the whole job, in its
-    first generation or the one after."""
+    """Whether all failures are exceptions of the script itself, or arguments that it rejects, before any step of the
+    whole job, in its first generation or the one after."""
     if state.progress.high_step > 0 or world.made_step or world.generation.number > 2:
         return False
     return state.spec.holds_all_ranks and all(_is_of_the_script(f) for f in failures)
@@ -264,7 +271,7 @@ def _all_failed_alike(world: World, failures: list[Failure]) -> bool:
 
 
 def end_hold(state: State, number: str) -> None:
-    """Not every rank failed at import: it is a fault like any other."""
+    """Not every rank failed at import, so this is a fault like any other."""
     world, episode = state.world, state.faults.episode
     if world is None or episode is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
@@ -273,13 +280,13 @@ def end_hold(state: State, number: str) -> None:
 
 # -- members that are lost ----------------------------------------------------------------------------------------
 def member_lost(state: State, member: Member, kind: str, reason: str) -> None:
-    """A member is gone, or its silence was confirmed. Costs no restart; explains what was seen just before."""
+    """A member is gone, or its silence is confirmed. It costs no restart, and may explain earlier failures."""
     world = state.world
     if world is not None and member.id in world.done and state.stage == RUNNING:
         state.announce(kind, reason, member.id)
         return
     in_world = world is not None and member.id in world.places
-    is_explanation = _take_blame(state, member, kind, reason)
+    is_explanation = _becomes_cause(state, member, kind, reason)
     if in_world and state.stage in (RUNNING, COMMITTING):
         if is_explanation:
             lifecycle.stop(state, reason)
@@ -295,18 +302,18 @@ def member_lost(state: State, member: Member, kind: str, reason: str) -> None:
 
 
 def member_isolated(state: State, member: Member, reason: str, generation: Generation) -> None:
-    """It was cut off and stopped this generation by itself. Where nobody had noticed, the world is over now, and at no
-    cost: no rank failed. That its ranks were gone explains what others saw of it."""
+    """A member was cut off and stopped this generation by itself. If the master had not noticed, the generation ends
+    now at no cost, because no rank failed. It may explain what other ranks reported."""
     world = state.world
     if world is not None and state.stage == RUNNING and world.generation == generation and member.id in world.places:
         begin(state, "MemberIsolated", reason, member, free=True)
-    elif not _take_blame(state, member, "MemberIsolated", reason):
+    elif not _becomes_cause(state, member, "MemberIsolated", reason):
         state.announce("MemberIsolated", reason, member.id, warning=True)
 
 
 def is_torn(state: State) -> bool:
-    """Ranks have ended lately with errors of torch.distributed and nothing else; no loss of a member explains it, and
-    no later generation has come to train."""
+    """Whether ranks have ended recently with nothing but errors of torch.distributed, no loss of a member explains it,
+    and no later generation trains yet."""
     episode, world = state.faults.episode, state.world
     if episode is None or not episode.failures or not all(failure.is_effect for failure in episode.failures):
         return False
@@ -316,7 +323,7 @@ def is_torn(state: State) -> bool:
 
 
 def partitioned(state: State, kind: str, reason: str, member: Member) -> None:
-    """Two members cannot see each other, and this one goes: that ends the world, and explains how its ranks ended."""
+    """This member is replaced because it and another cannot reach each other: that ends the generation."""
     episode, world = state.faults.episode, state.world
     if episode is not None and is_torn(state):
         episode.free = True
@@ -324,14 +331,14 @@ def partitioned(state: State, kind: str, reason: str, member: Member) -> None:
             episode.charged = False
             budgets.give_back(state.faults.restarts)
         if state.stage == STOPPING and world is not None and world.generation == episode.generation:
-            _blame(state, episode.fault, kind, member, reason, None)
+            _set_cause(state, episode.fault, kind, member, reason, None)
             state.announce(kind, reason, member.id, warning=True)
             return
     begin(state, kind, reason, member, free=True)
 
 
-def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
-    """Is this loss what the newest episode was about?"""
+def _becomes_cause(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
+    """Whether this loss is the root cause of the newest incident; if so, makes it that."""
     episode = state.faults.episode
     if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
         return False
@@ -339,25 +346,25 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
         return False
     world = state.world
     if world is not None and world.generation != episode.generation and member.id in world.places:
-        return False  # it took part in a later world, so this is another fault
+        return False  # it took part in a later generation, so this is another fault
     own = [f for f in episode.failures if not f.is_effect]
     is_own = all(f.member == member.id for f in own) and (episode.failures or episode.fault.member == member.id)
     if not is_own:
         return False
-    _blame(state, episode.fault, kind, member, reason, None)
+    _set_cause(state, episode.fault, kind, member, reason, None)
     episode.free = free
     if episode.charged and free:
         episode.charged = False
         budgets.give_back(state.faults.restarts)
     cost = "; it costs no restart" if free else ""
-    state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
+    state.announce(kind, f"{reason} This explains the earlier failures of ranks{cost}.", member.id,
                    warning=True)  # fmt: skip
     return True
 
 
 def started_over(state: State, world: World) -> None:
-    """The user wants no second beginning."""
-    why = "the job ends for that, as it was asked to (--require-resume, requireResume)"
+    """The job started over although the user requires that it resumes."""
+    why = "the job fails, because it must resume (--require-resume, requireResume)"
     generation_job_end.fail(
         state, 1, f"{generation_resume.what_was_done(world.resume)}: {why}. {generation_resume.FLAGS}."
     )

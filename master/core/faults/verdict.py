@@ -1,9 +1,9 @@
-"""The verdict on a generation that a fault has ended: does the job go on, and what does that cost?
+"""Decides whether the job continues after a fault has ended a generation, and what that costs.
 
-`TABLE` is asked once the survivors have stopped, `AT_IMPORT` as soon as every rank of a first generation has failed
-alike before its first step. The first row whose cause it is decides (`causes` has them, and the sentences that users
-read). What is free was said when it was seen: members that are lost, silent or leave, and what else no rank is to blame
-for. `recovery` collects what is seen of a generation's end, and says who is to blame.
+`TABLE` applies once the survivors have stopped, `AT_IMPORT` as soon as every rank of a first generation has failed
+alike before its first step. The first row whose cause applies decides (`causes` has the causes, and the sentences that
+users read). Whether an end is free is known when it is noted: members that are lost, silent or leave, and all else that
+no rank caused. `recovery` collects the evidence of a generation's end and finds the root cause.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import Episode, Failure, World
 from outrider.master.core.state.job import State
 
-GO_ON, WAIT, FAIL = "go on", "wait", "fail"
-"""What becomes of the job: the next generation forms, nothing does for now, or the job fails."""
+CONTINUE, WAIT, FAIL = "continue", "wait", "fail"
+"""The consequence for the job: the next generation forms, nothing happens for now, or the job fails."""
 
 
 class Row(NamedTuple):
-    """A cause, and what follows from it."""
+    """A cause and its consequence."""
 
     is_it: Callable[[Case], Found | None]
     action: str
     is_charged: bool = False
-    """It costs a restart of the budget."""
+    """Whether it costs a restart of the budget."""
     may_be_explained: bool = False
-    """The job waits for a last word where the end is no exception of the script: the loss of a member may still be
-    told, and explains it at no cost."""
+    """Whether the job waits a moment if the end is not an exception of the script: the loss of a member may still be
+    reported, and explains the end at no cost."""
 
 
 TABLE = (
-    Row(causes.judged, GO_ON),
+    Row(causes.judged, CONTINUE),
     Row(causes.second_try, WAIT),
-    Row(causes.free, GO_ON),
-    Row(causes.port_taken, GO_ON),
+    Row(causes.free, CONTINUE),
+    Row(causes.port_taken, CONTINUE),
     Row(causes.failed_by_rule, FAIL, may_be_explained=True),
     Row(causes.asked_for_input, FAIL),
     Row(causes.crash_loop, FAIL),
     Row(causes.no_restart_left, FAIL, may_be_explained=True),
-    Row(causes.anything_else, GO_ON, is_charged=True),
+    Row(causes.anything_else, CONTINUE, is_charged=True),
 )
 AT_IMPORT = (
     Row(causes.fails_at_import_again, FAIL),
@@ -54,24 +54,24 @@ AT_IMPORT = (
     Row(causes.may_be_outside, WAIT),
 )
 LAST_WORD = 2.0
-"""How long a failure of the whole job waits for a better explanation of what ended the ranks."""
+"""Seconds for which a failure of the whole job waits for a better explanation of how its ranks ended."""
 LAST_LOOK = 8.0
-"""The same where it is being found out whether two members cannot see each other."""
+"""The same while it is still open if two members cannot reach each other."""
 LOOK_AGAIN = 0.5
 SECOND_TRY = 10.0
-"""Seconds between the first generation and the second where all ranks fail at import."""
+"""Seconds between the first generation and the second if all ranks fail at import."""
 
 
 class Verdict(NamedTuple):
-    """What becomes of the job."""
+    """What happens to the job, and why."""
 
     action: str
     reason: str
     is_charged: bool = False
     failure: Failure | None = None
-    """With whose exit code the job ends, if it does."""
+    """The failure whose exit code becomes that of the job, if the job fails."""
     by: Callable[[Case], Found | None] = causes.anything_else
-    """The cause."""
+    """The cause that decided."""
 
 
 def of(case: Case, table: tuple[Row, ...] = TABLE) -> Verdict:
@@ -83,9 +83,9 @@ def of(case: Case, table: tuple[Row, ...] = TABLE) -> Verdict:
     return Verdict(row.action, found.reason, row.is_charged, found.failure, row.is_it)
 
 
-# -- what is done about it ----------------------------------------------------------------------------------------
+# -- the consequence ----------------------------------------------------------------------------------------------
 def settle(state: State) -> bool:
-    """The survivors have stopped: may the job go on? False where it has failed, or waits."""
+    """Decides after the survivors have stopped. True if the job continues; False if it has failed or waits."""
     episode, world = state.faults.episode, state.world
     if episode is None or world is None or episode.generation != world.generation:
         return True  # no fault has ended it
@@ -103,11 +103,11 @@ def settle(state: State) -> bool:
     elif verdict.action == FAIL:
         state.faults.same_error = case.errors
         _fail(state, episode, verdict)
-    return verdict.action == GO_ON
+    return verdict.action == CONTINUE
 
 
 def all_fail_at_import(state: State, episode: Episode, world: World) -> None:
-    """Every rank has failed before its first step: the job fails at once, or is tried once more."""
+    """Every rank has failed before its first step: the job fails at once, or is restarted once more."""
     verdict = of(_case(state, episode, world), AT_IMPORT)
     if verdict.action == FAIL:
         _fail(state, episode, verdict)
@@ -121,8 +121,8 @@ def is_free_port_clash(state: State) -> bool:
     state.faults.port_clashes += 1
     if state.faults.port_clashes > causes.FREE_PORT_CLASHES:
         return False
-    state.announce("PortInUse", "The rendezvous port was taken by someone else: one more generation, on another port, "
-                                "which costs no restart.")  # fmt: skip
+    state.announce("PortInUse", "The rendezvous port was in use by another process. A new generation starts on another "
+                                "port; that costs no restart.")  # fmt: skip
     return True
 
 
@@ -144,7 +144,7 @@ def _case(state: State, episode: Episode, world: World) -> Case:
 
 def _fail(state: State, episode: Episode, verdict: Verdict) -> None:
     failure = verdict.failure
-    said = episode.fault.reason if failure is None else causes.sentence(failure)
+    reason = episode.fault.reason if failure is None else causes.sentence(failure)
     code = 1 if failure is None else error_signature.exit_code(failure.exit)
     traceback = "" if failure is None else failure.exit.traceback
-    generation_job_end.fail(state, code, f"{said.rstrip('.')}; {verdict.reason}.", traceback)
+    generation_job_end.fail(state, code, f"{reason.rstrip('.')}; {verdict.reason}.", traceback)

@@ -87,5 +87,5 @@ def test_a_debugger_that_is_left_ends_the_job_at_once(tmp_path: Path) -> None:
         command.answer(b"(Pdb) ", b"quit")
         code, shown = command.end()
     assert code != 0
-    assert "its debugger was left, or its standard input has ended" in shown
+    assert "its debugger was quit, or its standard input has ended" in shown
     assert "generation 1.2" not in shown

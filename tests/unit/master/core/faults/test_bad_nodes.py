@@ -1,4 +1,4 @@
-"""New pods keep off a node where members fail again and again, and only there."""
+"""New pods avoid a node on which members fail repeatedly, and no other node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 def seen_on(*nodes: str, faults: list[tuple[str, float]], now: float = 10 * HOUR) -> tuple[str, ...]:
-    """Which of these nodes are avoided after faults at these times."""
+    """The nodes that are avoided after faults at these times."""
     state = State(now=now)
     for number, node in enumerate(nodes):
         member = MemberId(f"worker-{number}")
@@ -31,7 +31,7 @@ def seen_on(*nodes: str, faults: list[tuple[str, float]], now: float = 10 * HOUR
     return node_exclusion.avoided(state)
 
 
-def test_two_incidents_on_one_node_speak_against_it_and_one_does_not() -> None:
+def test_two_incidents_on_one_node_exclude_it_and_one_does_not() -> None:
     assert seen_on("a", "b", faults=[("a", HOUR)]) == ()
     assert seen_on("a", "b", faults=[("a", HOUR), ("a", 2 * HOUR)]) == ("a",)
 
@@ -40,7 +40,7 @@ def test_a_machine_that_takes_several_members_with_it_has_had_one_incident() -> 
     assert seen_on("a", "b", faults=[("a", HOUR), ("a", HOUR + 1), ("a", HOUR + 2)]) == ()
 
 
-def test_what_happens_on_every_node_speaks_against_none() -> None:
+def test_faults_on_every_node_exclude_none() -> None:
     everywhere = [(node, hour * HOUR) for hour in (1, 2, 3) for node in "abcd"]
     assert seen_on(*"abcd", faults=everywhere) == ()
     assert seen_on(*"abcd", faults=[*everywhere, *(("a", (3 + n) * HOUR) for n in range(1, 7))]) == ("a",)
@@ -60,14 +60,14 @@ def test_a_job_with_one_node_keeps_it() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
-def test_at_most_half_of_the_nodes_are_ever_avoided(incidents: list[int]) -> None:
+def test_at_most_half_of_the_nodes_are_avoided(incidents: list[int]) -> None:
     nodes = [f"n{number}" for number in range(len(incidents))]
     faults = [(node, hour * HOUR) for node, hours in zip(nodes, incidents, strict=True) for hour in range(hours)]
     assert 2 * len(seen_on(*nodes, faults=faults)) <= len(nodes)
 
 
 @pytest.mark.parametrize(
-    ("end", "speaks"),
+    ("end", "counts"),
     [
         (WorkerExit(0, 1, None, 11), True),
         (WorkerExit(0, 1, None, 9, out_of_memory=True), False),
@@ -80,13 +80,13 @@ def test_at_most_half_of_the_nodes_are_ever_avoided(incidents: list[int]) -> Non
         (WorkerExit(0, 1, 1, error_type="OutOfMemoryError", error_message="CUDA out of memory."), False),
     ],
 )
-def test_a_rank_speaks_against_its_node_where_a_machine_can_have_ended_it(end: WorkerExit, speaks: bool) -> None:
+def test_a_rank_counts_against_its_node_if_a_machine_can_have_ended_it(end: WorkerExit, counts: bool) -> None:
     member = Member(MemberId("worker-0"), Role("worker"), None, 0.0, node="a")
-    assert node_exclusion.blamed("WorkerExited", member, end) == ("a" if speaks else "")
+    assert node_exclusion.node_at_fault("WorkerExited", member, end) == ("a" if counts else "")
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "reason", "out_of_memory", "speaks"),
+    ("kind", "code", "reason", "out_of_memory", "counts"),
     [
         ("TrainerLost", None, "", False, True),
         ("MemberSilent", None, "", False, True),
@@ -102,12 +102,12 @@ def test_a_rank_speaks_against_its_node_where_a_machine_can_have_ended_it(end: W
         ("StartFailed", None, "", False, False),
     ],
 )
-def test_a_member_speaks_against_its_node_where_a_machine_can_have_failed_it(
-    kind: str, code: int | None, reason: str, out_of_memory: bool, speaks: bool
+def test_a_member_counts_against_its_node_if_a_machine_can_have_failed_it(
+    kind: str, code: int | None, reason: str, out_of_memory: bool, counts: bool
 ) -> None:
     member = Member(MemberId("worker-0"), Role("worker"), None, 0.0, node="a")
     member.exit_code, member.pod_reason, member.out_of_memory = code, reason, out_of_memory
-    assert node_exclusion.blamed(kind, member) == ("a" if speaks else "")
+    assert node_exclusion.node_at_fault(kind, member) == ("a" if counts else "")
 
 
 def on_two_nodes() -> Play:
@@ -130,19 +130,19 @@ def fail_twice_on_b(play: Play) -> None:
         play.until_next(3)
 
 
-def test_the_replacement_after_the_second_fault_keeps_off_and_nobody_is_sent_away() -> None:
+def test_the_replacement_after_the_second_fault_avoids_the_node_and_no_member_is_removed() -> None:
     play = on_two_nodes()
     fail_twice_on_b(play)
     assert [(a.member, a.avoid) for a in made(play)[3:]] == [("worker-3", ()), ("worker-4", ("b",))]
-    (told,) = play.announced("NodeExcluded")
-    assert told.reason.startswith("New pods keep off node b: 2 incidents there in ")
-    assert told.reason.endswith(
+    (event,) = play.announced("NodeExcluded")
+    assert event.reason.startswith("New pods avoid node b: 2 incidents there in ")
+    assert event.reason.endswith(
         "the last: The pod of worker-3 failed with exit code 137: the trainer's container ended."
     )
     assert not play.deleted()
 
 
-def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
+def test_a_new_master_avoids_the_node_too_and_reports_that_only_once() -> None:
     play = on_two_nodes()
     fail_twice_on_b(play)
     play.run(2)
@@ -156,18 +156,20 @@ def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
     assert not after.announced("NodeExcluded")
 
 
-def test_the_user_of_another_controllers_pods_is_told_to_cordon_the_node() -> None:
+def test_the_user_of_another_controllers_pods_learns_to_cordon_the_node() -> None:
     play = on_two_nodes()
     play.adopt()
     for _ in range(2):
         play.run(100)
         play.crash("worker-1", signal=11)
         play.until_next(3)
-    (told,) = play.announced("NodeExcluded")
-    assert told.reason.startswith("Node b is bad, and another controller's pods go there until it is cordoned: 2 inc")
+    (event,) = play.announced("NodeExcluded")
+    assert event.reason.startswith(
+        "Node b is bad, but pods of another controller still go there until you cordon it: 2 inc"
+    )
 
 
-def test_a_pod_that_runs_out_of_its_own_memory_speaks_against_no_node() -> None:
+def test_a_pod_that_runs_out_of_its_own_memory_counts_against_no_node() -> None:
     play = on_two_nodes()
     for member in ("worker-1", "worker-3"):
         play.run(100)
@@ -176,7 +178,7 @@ def test_a_pod_that_runs_out_of_its_own_memory_speaks_against_no_node() -> None:
     assert not play.announced("NodeExcluded")
 
 
-def test_where_there_is_no_room_without_the_bad_node_it_counts_as_good_again() -> None:
+def test_if_there_is_no_room_without_the_bad_node_it_counts_as_good_again() -> None:
     play = on_two_nodes()
     play.run(100)
     play.fail("worker-1")

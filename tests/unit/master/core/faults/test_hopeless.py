@@ -1,4 +1,4 @@
-"""Which errors end a job early, and which are worth another try."""
+"""Errors that end a job early, and errors that are worth another try."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_an_exception_at_the_same_step_in_three_generations_ends_the_job() -> No
     play.until(lambda: play.ended() is not None, 5.0)
     end = play.ended()
     assert end is not None
-    assert "the same error ended 3 generations running, and none of them was past step 9" in end.reason
+    assert "the same error ended 3 generations in a row, and none of them got past step 9" in end.reason
     assert play.generation.number == 3
 
 
 @pytest.mark.parametrize("steps", [(9, 19, 29, 39), (9, 9, 12, 9)])
-def test_one_that_comes_behind_more_steps_each_time_is_worth_another_try(steps: tuple[int, ...]) -> None:
+def test_an_exception_after_more_steps_each_time_is_worth_another_try(steps: tuple[int, ...]) -> None:
     play = running(2)
     for step in steps:
         fail_alike(play, "worker-1", step=step)
@@ -62,7 +62,7 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize(("error", "message"), TRANSIENT)
-def test_what_may_be_better_a_moment_later_is_tried_until_the_restarts_are_used_up(error: str, message: str) -> None:
+def test_errors_that_may_pass_are_retried_until_the_restarts_are_used_up(error: str, message: str) -> None:
     play = running(2)
     for _ in range(5):
         fail_alike(play, "worker-1", error=error, message=message, step=9)
@@ -77,7 +77,7 @@ Last error:
 Duplicate GPU detected : rank %d and rank %d both on CUDA device 60"""  # noqa: E501
 
 
-def test_two_ranks_on_one_gpu_end_the_job_with_nccl_s_own_words() -> None:
+def test_two_ranks_on_one_gpu_end_the_job_with_the_message_of_nccl() -> None:
     play = Play(job(2))
     for _ in range(3):
         play.until(lambda: play.is_running() and play.ended() is None)
@@ -89,10 +89,10 @@ def test_two_ranks_on_one_gpu_end_the_job_with_nccl_s_own_words() -> None:
     end = play.ended()
     assert end is not None
     assert "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60 (NCCL error in: " in end.reason
-    assert "the same error ended 3 generations running" in end.reason
+    assert "the same error ended 3 generations in a row" in end.reason
 
 
-def test_restarts_that_the_user_has_asked_for_are_all_made() -> None:
+def test_all_restarts_that_the_user_requested_are_made() -> None:
     play = running(2, max_restarts=4, max_restarts_asked=True)
     for _ in range(4):
         fail_alike(play, "worker-1", step=9)
@@ -107,19 +107,19 @@ def test_restarts_that_the_user_has_asked_for_are_all_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_stdin", "said"),
-    [(False, "ranks have no standard input under Outrider"), (True, "its debugger was left, or its standard input")],
+    ("has_stdin", "reason"),
+    [(False, "ranks have no standard input under Outrider"), (True, "its debugger was quit, or its standard input")],
 )
 @pytest.mark.parametrize(("error", "message"), [("bdb.BdbQuit", ""), ("EOFError", "EOF when reading a line")])
-def test_a_rank_that_asks_for_input_ends_the_job_and_is_told_that_there_is_none(
-    error: str, message: str, has_stdin: bool, said: str
+def test_a_rank_that_asks_for_input_ends_the_job_with_the_reason(
+    error: str, message: str, has_stdin: bool, reason: str
 ) -> None:
     play = running(2, has_stdin=has_stdin)
     fail_alike(play, "worker-1", error=error, message=message, step=3)
     play.until(lambda: play.ended() is not None, 5.0)
     end = play.ended()
     assert end is not None
-    assert said in end.reason
+    assert reason in end.reason
 
 
 def at_import(play: Play, error: str, message: str, code: int = 1) -> None:
@@ -128,7 +128,7 @@ def at_import(play: Play, error: str, message: str, code: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("error", "code"), [("SyntaxError", 1), ("NameError", 1), ("", 2)])
-def test_what_only_a_change_helps_ends_the_job_in_its_first_generation(error: str, code: int) -> None:
+def test_an_error_that_needs_a_change_ends_the_job_in_its_first_generation(error: str, code: int) -> None:
     play = Play(job(2))
     play.until_running()
     at_import(play, error, "it is wrong", code)
@@ -136,7 +136,7 @@ def test_what_only_a_change_helps_ends_the_job_in_its_first_generation(error: st
     assert play.generation.number == 1
 
 
-def test_anything_else_that_all_ranks_fail_with_at_import_is_tried_once_more_ten_seconds_later() -> None:
+def test_another_error_of_all_ranks_at_import_is_retried_once_ten_seconds_later() -> None:
     play = Play(job(2))
     play.until_running()
     at_import(play, "KeyError", "'TF_CONFIG'")
@@ -154,7 +154,7 @@ def test_the_only_rank_of_a_job_is_all_of_them() -> None:
     play = Play(job(1))
     play.until_running()
     play.crash("worker-0", code=1, signal=None, error="SyntaxError", message="x", step=0, at_import=True)
-    assert play.is_over, "nobody else is waited for"
+    assert play.is_over, "no other rank is waited for"
 
 
 def test_input_at_import_ends_the_job_without_a_second_try() -> None:
@@ -167,7 +167,7 @@ def test_input_at_import_ends_the_job_without_a_second_try() -> None:
     assert "ranks have no standard input" in end.reason
 
 
-def test_a_failed_import_gets_no_second_try_where_no_restart_is_left() -> None:
+def test_a_failed_import_gets_no_second_try_if_no_restart_is_left() -> None:
     play = running(2, max_restarts=0)
     at_import(play, "RuntimeError", "no such model")
     play.until(lambda: play.ended() is not None, 5.0)

@@ -1,4 +1,4 @@
-"""Rules of the user's about lines that the ranks write."""
+"""Rules of the user about lines that the ranks write."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def rule(action: str, pattern: str = ECC, *, times: int = 1, within: float = 0.0
 def writes(play: Play, member: str, pattern: str = ECC, lines: int = 1, serial: int = 0) -> None:
     actor = play[member]
     assert actor.start is not None
-    said = LineMatched(actor.highest, actor.start.first_rank, pattern, "CUDA: uncorrectable ECC error",
+    match = LineMatched(actor.highest, actor.start.first_rank, pattern, "CUDA: uncorrectable ECC error",
                        serial or next(SERIALS), lines)  # fmt: skip
-    play.say(actor, said)
+    play.say(actor, match)
 
 
-def test_ranks_are_searched_for_the_patterns_of_the_rules_and_for_nothing_without_them() -> None:
+def test_output_is_searched_for_the_patterns_of_the_rules_only() -> None:
     play = Play(job(2, rules=(rule("fail"), rule("replace"), Rule((3,), "fail"), rule("restart", "NaN"))))
     play.until_running(2)
     assert {send.message.patterns for send in play.sent(Start)} == {(ECC, "NaN")}  # type: ignore[union-attr]
@@ -39,7 +39,7 @@ def test_ranks_are_searched_for_the_patterns_of_the_rules_and_for_nothing_withou
     assert {send.message.patterns for send in play.sent(Start)} == {()}  # type: ignore[union-attr]
 
 
-def test_a_member_is_replaced_for_what_it_writes_and_the_reason_names_rule_rank_and_line() -> None:
+def test_a_member_is_replaced_for_a_line_and_the_reason_names_rule_rank_and_line() -> None:
     play = running(3, rules=(rule("restart", "other"), rule("replace")))
     writes(play, "worker-1")
     play.until_next(3)
@@ -53,7 +53,7 @@ def test_a_member_is_replaced_for_what_it_writes_and_the_reason_names_rule_rank_
     assert play.restarts_used() == 0
 
 
-def test_new_pods_keep_off_its_node_where_the_rule_says_so() -> None:
+def test_new_pods_avoid_its_node_if_the_rule_requires_it() -> None:
     play = Play(job(2, rules=(rule("replaceNode"),)))
     play.nodes = {"worker-0": "a", "worker-1": "b", "worker-2": "a"}
     play.until_running(2)
@@ -71,7 +71,7 @@ def test_a_line_may_end_the_job() -> None:
     assert play.message.startswith('Rank 2 on worker-2 wrote "CUDA: uncorrectable ECC error": rule 1')
 
 
-def test_ranks_that_write_it_each_time_do_not_begin_again_for_ever() -> None:
+def test_ranks_that_write_the_line_each_time_do_not_restart_for_ever() -> None:
     play = running(2, rules=(rule("restart"),), max_restarts=3)
     for used in range(1, 4):
         writes(play, "worker-1")
@@ -82,19 +82,19 @@ def test_ranks_that_write_it_each_time_do_not_begin_again_for_ever() -> None:
     assert play.message.endswith("all 3 restarts of the budget are used.")
 
 
-def test_what_was_written_before_the_restart_brings_no_second_one_and_still_speaks_against_its_member() -> None:
-    for action, is_followed in (("restart", False), ("replace", True)):
+def test_a_line_from_before_a_restart_causes_no_second_one_but_still_counts_against_its_member() -> None:
+    for action, is_applied in (("restart", False), ("replace", True)):
         play = running(2, rules=(rule(action),))
         before = play.generation
         play.crash("worker-0", code=1)
         play.until_next(2)
         play.say(play["worker-1"], LineMatched(before, 1, ECC, "late", next(SERIALS)))
         play.run(10)
-        assert play.generation.number == (3 if is_followed else 2)
-        assert bool(play.announced("MemberFailed")) is is_followed
+        assert play.generation.number == (3 if is_applied else 2)
+        assert bool(play.announced("MemberFailed")) is is_applied
 
 
-def test_a_rank_that_writes_it_and_dies_costs_no_restart_where_its_member_is_replaced() -> None:
+def test_a_rank_that_writes_the_line_and_dies_costs_no_restart_if_its_member_is_replaced() -> None:
     play = running(3, rules=(rule("replace"),))
     play.crash("worker-1", code=1, error="RuntimeError", message="CUDA error")
     play.run(0.005)
@@ -105,7 +105,7 @@ def test_a_rank_that_writes_it_and_dies_costs_no_restart_where_its_member_is_rep
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
 
 
-def test_a_line_that_is_told_again_is_one_line_for_the_next_master_too() -> None:
+def test_a_line_that_is_reported_again_counts_once_for_the_next_master_too() -> None:
     play = running(2, rules=(rule("fail", times=2, within=600.0),))
     writes(play, "worker-1", serial=1_000_001)
     writes(play, "worker-1", serial=1_000_001)
@@ -119,7 +119,7 @@ def test_a_line_that_is_told_again_is_one_line_for_the_next_master_too() -> None
     after.until(lambda: after.ended() is not None, 10)
 
 
-def test_lines_that_were_told_together_count_each() -> None:
+def test_lines_that_are_reported_together_count_each() -> None:
     play = running(2, rules=(rule("replace", times=3, within=60.0),))
     writes(play, "worker-1", lines=2)
     play.run(1)
@@ -128,7 +128,7 @@ def test_lines_that_were_told_together_count_each() -> None:
     assert play.announced("MemberFailed")
 
 
-def test_a_new_master_that_waits_for_the_members_follows_the_rule_when_it_knows_the_world() -> None:
+def test_a_new_master_applies_the_rule_once_it_knows_the_generation() -> None:
     play = running(2, rules=(rule("replace"),))
     after = successor(play)
     after.until(lambda: after["worker-0"].session.startswith("m2"), 10)
@@ -139,13 +139,13 @@ def test_a_new_master_that_waits_for_the_members_follows_the_rule_when_it_knows_
     assert "worker-0" not in after.world
 
 
-def test_a_dry_run_says_what_would_be_done() -> None:
+def test_a_dry_run_reports_what_would_be_done() -> None:
     play = running(2, rules=(rule("replace", dry_run=True),))
     writes(play, "worker-1", lines=4)
     writes(play, "worker-0")
     play.run(10)
-    (told,) = play.announced("RuleDryRun")
-    assert told.reason == (
+    (event,) = play.announced("RuleDryRun")
+    assert event.reason == (
         'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error" (4 such lines): rule 1 of recovery.rules says '
         'replace for logPattern "uncorrectable ECC". It is a dry run: nothing is done.'
     )
@@ -156,7 +156,7 @@ def test_a_dry_run_says_what_would_be_done() -> None:
     assert len(play.announced("RuleDryRun")) == 2, "once a minute"
 
 
-def test_the_pod_of_another_controller_is_deleted_and_one_of_nobodys_is_left() -> None:
+def test_the_pod_of_another_controller_is_deleted_and_one_without_a_controller_stays() -> None:
     for has_controller in (True, False):
         play = Play(replace(job(2, 1, rules=(rule("replace"),)), is_adopted=True))
         play.run(0.1)
@@ -169,8 +169,8 @@ def test_the_pod_of_another_controller_is_deleted_and_one_of_nobodys_is_left() -
         assert bool(play.announced("PodNotDeleted")) is not has_controller
 
 
-def test_the_next_world_waits_for_the_ranks_on_a_pod_that_is_being_deleted() -> None:
-    """Two worlds would write one checkpoint."""
+def test_the_next_generation_waits_for_the_ranks_on_a_pod_that_is_being_deleted() -> None:
+    """Otherwise two generations would write one checkpoint."""
     play = Play(replace(job(2, 1, rules=(rule("replace"),)), is_adopted=True))
     play.run(0.1)
     play.appears("train-0", 0)
@@ -186,14 +186,14 @@ def test_the_next_world_waits_for_the_ranks_on_a_pod_that_is_being_deleted() -> 
     play.until_running(1, 1.0)
 
 
-def test_a_pattern_that_is_too_slow_is_followed_no_more_and_named_once() -> None:
+def test_a_pattern_that_is_too_slow_is_disabled_and_reported_once() -> None:
     play = running(2, rules=(rule("fail", "(a+)+$"), rule("replace")))
     for member in ("worker-0", "worker-1"):
         dropped = PatternDropped(play.generation, "(a+)+$", "it took more than 50 ms of CPU for one line", "aaab")
         play.say(play[member], dropped)
-    (told,) = play.announced("RuleDisabled")
-    assert told.reason == (
-        '"(a+)+$", the logPattern of rule 1 of recovery.rules, is followed no more: on worker-0 it took more than 50 '
+    (event,) = play.announced("RuleDisabled")
+    assert event.reason == (
+        '"(a+)+$", the logPattern of rule 1 of recovery.rules, is disabled: on worker-0 it took more than 50 '
         'ms of CPU for one line: "aaab".'
     )
     writes(play, "worker-1", "(a+)+$")
@@ -209,7 +209,7 @@ def test_a_pattern_that_is_too_slow_is_followed_no_more_and_named_once() -> None
     assert {send.message.patterns for send in after.sent(Start)} == {(ECC,)}  # type: ignore[union-attr]
 
 
-def test_a_rule_that_is_written_later_is_followed_from_the_next_generation_on() -> None:
+def test_a_rule_that_is_added_later_applies_from_the_next_generation() -> None:
     play = running(2)
     play.tell(SpecChanged(replace(play.spec, rules=(rule("replace"),))))
     play.crash("worker-0", code=1)

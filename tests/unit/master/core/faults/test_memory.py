@@ -1,4 +1,4 @@
-"""A container that is too small: its rank index gets twice the memory, whoever holds it and whoever is master."""
+"""A container that is too small: its rank index gets twice the memory, in any later pod and under any later master."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def test_a_rank_that_ran_out_of_memory_is_replaced_by_a_pod_with_twice_as_much()
     play = limited()
     run_out(play, "worker-1")
     assert made(play) == [("worker-3", 1, 1400)]
-    (told,) = play.announced("MemoryLimitRaised")
-    assert told.reason == (
-        "The replacement of worker-1 gets 1400Mi instead of 700Mi of memory, and as many times its request, "
-        "because worker-1 ran out of it."
+    (event,) = play.announced("MemoryLimitRaised")
+    assert event.reason == (
+        "worker-1 ran out of memory. Its replacement gets 1400Mi instead of 700Mi, and a request that grows by the "
+        "same factor."
     )
     (finish,) = play.sent(Finish)
     assert (finish.member, finish.message.exit_code) == ("worker-1", 137)  # type: ignore[union-attr]
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
 
 
-def test_it_is_one_fault_that_costs_a_relaunch_and_no_restart() -> None:
+def test_running_out_of_memory_is_one_fault_that_costs_a_relaunch_and_no_restart() -> None:
     play = limited(max_restarts=0)
     run_out(play, "worker-1")
     (fault,) = play.faults()
@@ -62,10 +62,10 @@ def test_it_is_one_fault_that_costs_a_relaunch_and_no_restart() -> None:
     )
     assert play.restarts_used() == 0
     assert play.relaunches_used(1) == 1
-    assert not play.deleted(), "its pod stays to be read"
+    assert not play.deleted(), "its pod stays to be inspected"
 
 
-def test_a_rank_that_lost_a_process_to_its_memory_is_one_that_ran_out_of_it() -> None:
+def test_a_rank_that_lost_a_process_to_its_memory_counts_as_out_of_memory() -> None:
     play = limited(max_restarts=0, permanent_codes=(1,))
     message = "DataLoader worker (pid 7) is killed by signal: Killed. "
     play.crash("worker-1", code=1, error="RuntimeError", message=message, out_of_memory=True)
@@ -78,7 +78,7 @@ def test_a_rank_that_lost_a_process_to_its_memory_is_one_that_ran_out_of_it() ->
     )
 
 
-def test_running_out_of_memory_again_and_again_is_no_crash_loop() -> None:
+def test_running_out_of_memory_repeatedly_is_not_a_crash_loop() -> None:
     play = running(2, crash_loop=2)
     for _ in range(3):
         play.crash("worker-1", code=1, error="RuntimeError", message="killed", out_of_memory=True, step=0)
@@ -86,27 +86,27 @@ def test_running_out_of_memory_again_and_again_is_no_crash_loop() -> None:
     assert play.ended() is None
 
 
-def test_the_survivors_go_on_at_once_where_they_are_enough() -> None:
+def test_the_survivors_continue_at_once_if_they_are_enough() -> None:
     play = limited(3, 2)
     play.crash("worker-1", signal=9, out_of_memory=True)
     assert play.until_next(2) < 0.1
     play.until_running(3, 700)
 
 
-def test_each_time_is_twice_the_last_up_to_the_cap_and_then_it_is_said_that_the_cap_is_reached() -> None:
+def test_memory_doubles_each_time_up_to_the_cap_and_then_the_cap_is_reported() -> None:
     play = limited(2, max_memory=2000 * MIB, relaunch_limit=3)
     for member in ("worker-1", "worker-2", "worker-3"):
         run_out(play, member)
         play.run(2)
     assert made(play) == [("worker-2", 1, 1400), ("worker-3", 1, 2000), ("worker-4", 1, 2000)]
-    assert "it had 2000Mi, and that is all that it may have (maxMemory" in play.faults()[-1].reason
+    assert "it already had the maximum, 2000Mi (maxMemory" in play.faults()[-1].reason
     play.crash("worker-4", signal=9, out_of_memory=True)
     play.run(5)
     assert play.ended() is not None
-    assert "that is all that it may have" in play.message
+    assert "it already had the maximum" in play.message
 
 
-def test_a_later_replacement_for_another_reason_has_as_much() -> None:
+def test_a_later_replacement_for_another_reason_has_as_much_memory() -> None:
     play = limited()
     run_out(play, "worker-1")
     play.run(2)
@@ -127,7 +127,7 @@ def test_a_new_master_knows_what_a_rank_index_needs() -> None:
     assert after.state_of("worker-1") == "failed"
 
 
-def test_a_master_that_dies_right_after_it_takes_the_ended_member_for_what_it_is() -> None:
+def test_a_new_master_right_after_it_treats_the_member_as_failed() -> None:
     play = limited()
     play.crash("worker-1", signal=9, out_of_memory=True)
     play.run(2)
@@ -139,7 +139,7 @@ def test_a_master_that_dies_right_after_it_takes_the_ended_member_for_what_it_is
     assert "worker-1" not in after.members()
 
 
-def test_a_spare_takes_the_place_and_has_what_it_has() -> None:
+def test_a_spare_takes_the_rank_index_with_the_memory_that_it_has() -> None:
     play = limited(2, spares=1)
     play.run(3)
     play.actions.clear()
@@ -152,7 +152,7 @@ def test_a_spare_takes_the_place_and_has_what_it_has() -> None:
     assert play.status()["memory"] == {"1": 1400 * MIB}, "the spare had 700Mi too"
 
 
-def test_a_whole_container_that_the_kernel_ended_is_no_other_case() -> None:
+def test_a_whole_container_that_the_kernel_ended_is_replaced_alike() -> None:
     play = limited()
     play.fail("worker-1", 137, "the trainer's container ended (OOMKilled)", out_of_memory=True)
     play.until_next(3)
@@ -176,7 +176,7 @@ RANK_KILLED, TRAINER_LOST, POD_FAILED, POD_RESTARTED, POD_RUNS_AGAIN = "rank", "
 
 
 def happens(play: Play, what: str, before: Generation) -> None:
-    """One of the things that show that the kernel has ended worker-1's container as a whole."""
+    """Lets happen one of the things that show that the kernel has ended worker-1's container as a whole."""
     actor = play["worker-1"]
     actor.running, actor.has_trainer = NO_GENERATION, False
     pod = PodSeen(
@@ -206,8 +206,10 @@ def happens(play: Play, what: str, before: Generation) -> None:
         (POD_RUNS_AGAIN, POD_RUNS_AGAIN),
     ],
 )
-def test_a_container_that_ends_as_a_whole_doubles_once_in_whatever_order_that_is_seen(order: tuple[str, ...]) -> None:
-    """memory.oom.group of cgroup v2 ends ranks and template in one moment (docs/adr/0032)."""
+def test_the_memory_of_a_container_that_ends_as_a_whole_doubles_once_in_any_order_of_reports(
+    order: tuple[str, ...],
+) -> None:
+    """memory.oom.group of cgroup v2 ends ranks and template at the same moment (docs/adr/0032)."""
     play = limited()
     before = play.generation
     for what in order:
@@ -221,7 +223,7 @@ def test_a_container_that_ends_as_a_whole_doubles_once_in_whatever_order_that_is
     play.until(lambda: play.faults()[-1].seconds_lost is not None)
 
 
-def test_one_that_may_have_no_more_is_told_once_for_each_end() -> None:
+def test_a_member_that_cannot_get_more_memory_is_reported_once_for_each_end() -> None:
     pod = Actor(MemberId("train-0"), PodUid("u0"), RankIndex(0), memory_limit=700 * MIB)
     play = Play(job(1, is_adopted=True), actors={"train-0": pod})
     play.until_running(1)
@@ -233,15 +235,15 @@ def test_one_that_may_have_no_more_is_told_once_for_each_end() -> None:
     assert len(play.announced("OutOfMemory")) == 1
 
 
-def test_without_a_limit_the_ranks_begin_again_in_place_and_it_is_said_why() -> None:
+def test_without_a_limit_the_ranks_restart_in_place_and_the_reason_is_reported() -> None:
     play = Play(job(2))
     play.nodes = {"worker-0": "n0", "worker-1": "n1"}
     play.until_running(2)
     play.crash("worker-1", signal=9, out_of_memory=True)
     play.until_next(2)
     assert not made(play)[2:]
-    (told,) = play.announced("OutOfMemory")
-    assert "worker-1 has no memory limit" in told.reason
+    (event,) = play.announced("OutOfMemory")
+    assert "worker-1 has no memory limit" in event.reason
     assert play.restarts_used() == 1
 
 
@@ -254,7 +256,7 @@ def test_a_local_job_has_a_crash_like_any_other() -> None:
     assert [f.kind for f in play.faults()] == ["WorkerExited"]
 
 
-def test_the_pod_of_another_controller_goes_on_and_the_user_is_told_what_to_raise() -> None:
+def test_the_pod_of_another_controller_stays_and_the_event_names_the_limit_to_raise() -> None:
     pod = Actor(MemberId("train-0"), PodUid("u0"), RankIndex(0), memory_limit=700 * MIB)
     play = Play(job(1, is_adopted=True), actors={"train-0": pod})
     play.until_running(1)
@@ -264,14 +266,14 @@ def test_the_pod_of_another_controller_goes_on_and_the_user_is_told_what_to_rais
     play.until_next(1)
     assert not play.sent(Finish)
     assert play.sent(Stop)
-    (told,) = play.announced("OutOfMemory")
-    assert told.reason == (
-        "train-0 has run out of its 700Mi of memory: its ranks begin again in place. To give it more, raise "
-        "resources.limits.memory in the pod template of the controller that makes its pods."
+    (event,) = play.announced("OutOfMemory")
+    assert event.reason == (
+        "train-0 ran out of its 700Mi of memory. Its ranks restart in place. To give it more, raise "
+        "resources.limits.memory in the pod template of the controller that creates its pods."
     )
 
 
-def test_a_container_that_its_controllers_kubelet_starts_again_after_it_is_told_too() -> None:
+def test_a_container_that_the_kubelet_restarts_after_it_is_reported_too() -> None:
     pod = Actor(MemberId("train-0"), PodUid("u0"), RankIndex(0), memory_limit=700 * MIB)
     play = Play(job(1, is_adopted=True), actors={"train-0": pod})
     play.until_running(1)
@@ -291,7 +293,7 @@ def test_the_status_shows_what_each_container_has_and_what_each_rank_index_needs
     assert limits == {"worker-0": 700, "worker-1": 700, "worker-2": 700, "worker-3": 1400}
 
 
-def test_a_spare_that_stands_in_for_a_silent_member_has_what_that_one_needs() -> None:
+def test_a_spare_for_a_silent_member_has_the_memory_that_the_member_needs() -> None:
     play = limited()
     run_out(play, "worker-1")
     play.run(2)

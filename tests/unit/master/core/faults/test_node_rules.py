@@ -1,4 +1,4 @@
-"""Rules of the user's about a node's conditions and taints."""
+"""Rules of the user about a node's conditions and taints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(play: Play) -> list[CreatePod]:
     return [a for a in play.actions if isinstance(a, CreatePod)]
 
 
-def test_members_on_a_node_are_replaced_off_it_and_train_until_then() -> None:
+def test_members_of_a_node_are_replaced_elsewhere_and_train_until_then() -> None:
     play = trains(by_condition("replaceNode"))
     play.tell(UNHEALTHY)
     assert play.is_running(3), "make before break"
@@ -45,12 +45,15 @@ def test_members_on_a_node_are_replaced_off_it_and_train_until_then() -> None:
     play.run(1)
     assert play.deleted() == ["worker-1"]
     (met,) = play.announced("NodeRuleMet")
-    assert met.reason == "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. There: worker-1."
+    assert (
+        met.reason
+        == "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. Members there: worker-1."
+    )
     assert play.restarts_used() == 0
     assert not play.announced("MemberFailed")
 
 
-def test_a_taint_may_be_what_a_rule_is_about() -> None:
+def test_a_rule_may_name_a_taint() -> None:
     play = trains(Rule((), "replace", taint="maintenance"))
     play.tell(UNHEALTHY)
     assert not made(play)
@@ -59,7 +62,7 @@ def test_a_taint_may_be_what_a_rule_is_about() -> None:
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
 
 
-def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_node() -> None:
+def test_new_pods_avoid_the_node_while_the_rule_applies_and_for_a_day_with_replace_node() -> None:
     for action, avoided in (("replace", []), ("replaceNode", ["b"])):
         play = trains(by_condition(action))
         play.tell(UNHEALTHY)
@@ -68,10 +71,10 @@ def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_no
         play.tell(HEALTHY)
         assert play.status()["excluded_nodes"] == avoided
         (over,) = play.announced("NodeRuleCleared")
-        assert over.reason == "Node b: what rule 1 of recovery.rules names holds no longer."
+        assert over.reason == "Node b: rule 1 of recovery.rules no longer applies."
 
 
-def test_a_pod_that_comes_to_the_node_later_is_left_there() -> None:
+def test_a_pod_that_lands_on_the_node_later_stays_there() -> None:
     play = trains(by_condition("replace"), members=2)
     play.nodes = {f"worker-{number}": "b" for number in range(9)}
     play.tell(UNHEALTHY)
@@ -82,7 +85,7 @@ def test_a_pod_that_comes_to_the_node_later_is_left_there() -> None:
     assert len(made(play)) == 1
 
 
-def test_pods_that_were_made_before_the_node_was_known_are_replaced_too() -> None:
+def test_pods_that_were_created_before_the_node_was_known_are_replaced_too() -> None:
     play = Play(job(2, 1, rules=(by_condition("replaceNode"),)))
     play.run(0.05)
     play.tell(replace(play.pod(play["worker-0"]), node="b"))
@@ -93,7 +96,7 @@ def test_pods_that_were_made_before_the_node_was_known_are_replaced_too() -> Non
     assert sorted(play.world) == ["worker-2", "worker-3"]
 
 
-def test_a_rule_may_end_the_job_or_begin_again_in_place() -> None:
+def test_a_rule_may_end_the_job_or_restart_in_place() -> None:
     play = trains(by_condition("fail"))
     play.tell(UNHEALTHY)
     play.until(lambda: play.ended() is not None, 30)
@@ -108,17 +111,17 @@ def test_a_rule_may_end_the_job_or_begin_again_in_place() -> None:
     assert play.restarts_used() == 0
 
 
-def test_a_node_without_members_is_nobodys_rule() -> None:
+def test_a_rule_does_nothing_about_a_node_without_members() -> None:
     play = trains(by_condition("fail"))
     play.tell(replace(UNHEALTHY, node="elsewhere"))
     play.run(5)
     assert play.is_running(3)
     play.tell(replace(HEALTHY, node="elsewhere"))
     assert not play.announced("NodeRuleMet")
-    assert not play.announced("NodeRuleCleared"), "nobody heard that it began"
+    assert not play.announced("NodeRuleCleared"), "its beginning was not reported"
 
 
-def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> None:
+def test_a_rule_that_is_added_later_applies_to_the_known_nodes() -> None:
     play = trains()
     play.tell(UNHEALTHY)
     play.run(5)
@@ -130,7 +133,7 @@ def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> 
     assert play.status()["excluded_nodes"] == []
 
 
-def test_a_new_master_ends_what_the_last_one_began_and_begins_it_only_once() -> None:
+def test_a_new_master_finishes_a_replacement_that_the_last_one_began_once_only() -> None:
     play = trains(by_condition("replaceNode"))
     play.creates_pods = False
     play.tell(UNHEALTHY)
@@ -149,7 +152,7 @@ def test_a_new_master_ends_what_the_last_one_began_and_begins_it_only_once() -> 
     assert third.is_running(3)
 
 
-def test_the_pod_of_another_controller_is_deleted_so_that_it_makes_another() -> None:
+def test_the_pod_of_another_controller_is_deleted_so_that_it_creates_another() -> None:
     play = Play(replace(job(2, 1, rules=(by_condition("replace"),)), is_adopted=True))
     play.nodes = {"train-1": "b"}
     play.run(0.1)
@@ -167,23 +170,23 @@ def test_the_pod_of_another_controller_is_deleted_so_that_it_makes_another() -> 
     assert play.ended() is None
 
 
-def test_a_pod_without_a_controller_is_left_and_told_of() -> None:
+def test_a_pod_without_a_controller_stays_and_is_reported() -> None:
     play = trains(by_condition("replace"))
     play.tell(replace(play.pod(play["worker-1"]), has_controller=False))
     play.tell(UNHEALTHY)
     play.run(30)
     assert not play.deleted()
     assert not play.sent(Finish)
-    (kept,) = play.announced("PodNotDeleted")
-    assert kept.reason.startswith("worker-1 is to be replaced (node b: rule 1 of recovery.rules says replace")
+    (event,) = play.announced("PodNotDeleted")
+    assert event.reason.startswith("worker-1 must be replaced (node b: rule 1 of recovery.rules says replace")
 
 
-def test_a_rule_about_a_node_may_wait_until_it_was_met_several_times() -> None:
+def test_a_rule_about_a_node_may_require_several_matches() -> None:
     play = trains(Rule((), "replace", ("GpuUnhealthy", "True"), times=2, within=600.0))
     for seen in (UNHEALTHY, UNHEALTHY, HEALTHY):
         play.tell(seen)
     play.run(5)
-    assert not play.announced("NodeRuleMet"), "it began to hold once"
+    assert not play.announced("NodeRuleMet"), "it began to apply once"
     play.tell(UNHEALTHY)
     play.until_next(3)
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
@@ -192,13 +195,13 @@ def test_a_rule_about_a_node_may_wait_until_it_was_met_several_times() -> None:
     )
 
 
-def test_a_dry_run_about_a_node_is_told_once_by_each_beginning_and_by_no_second_master() -> None:
+def test_a_dry_run_about_a_node_is_reported_each_time_it_begins_to_apply_but_not_by_a_second_master() -> None:
     play = trains(Rule((), "replaceNode", ("GpuUnhealthy", "True"), dry_run=True))
     for seen in (UNHEALTHY, UNHEALTHY, HEALTHY):
         play.tell(seen)
     play.run(61)
     play.tell(UNHEALTHY)
-    assert [told.reason for told in play.announced("RuleDryRun")] == 2 * [
+    assert [event.reason for event in play.announced("RuleDryRun")] == 2 * [
         "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. It is a dry run: nothing is done."
     ]
     play.run(20)
@@ -210,7 +213,7 @@ def test_a_dry_run_about_a_node_is_told_once_by_each_beginning_and_by_no_second_
     assert not made(after)
 
 
-def test_a_checkpoint_before_the_replacement_is_ready_makes_no_smaller_world() -> None:
+def test_a_checkpoint_before_the_replacement_is_ready_does_not_shrink_the_job() -> None:
     play = trains(by_condition("replaceNode"), least=2)
     play.tell(UNHEALTHY)
     (pending,) = play.announced("ResizePending")
@@ -225,7 +228,7 @@ def test_a_checkpoint_before_the_replacement_is_ready_makes_no_smaller_world() -
     assert play.generation.number == 2
 
 
-def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_smaller_world() -> None:
+def test_if_there_is_no_room_for_a_replacement_the_next_checkpoint_shrinks_the_job() -> None:
     play = trains(by_condition("replaceNode"), least=2)
     play.tell(UNHEALTHY)
     play.until(lambda: "worker-3" in play.actors)
@@ -235,8 +238,8 @@ def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_sm
     assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")
 
 
-def test_a_pod_that_comes_from_before_a_rule_about_its_node_meets_it_when_it_is_shown_there() -> None:
-    """It was made before the node's condition was read, and lands on it afterwards."""
+def test_a_rule_applies_to_an_older_pod_when_it_is_scheduled_to_the_node() -> None:
+    """The pod was created before the node's condition was read, and lands on it afterwards."""
     for action, is_over in (("fail", True), ("restart", False)):
         play = trains(by_condition(action), members=2)
         play.tell(UNHEALTHY)
@@ -250,7 +253,7 @@ def test_a_pod_that_comes_from_before_a_rule_about_its_node_meets_it_when_it_is_
         assert play.generation == generation
 
 
-def test_a_rule_to_begin_again_waits_for_a_world_that_has_a_member_there() -> None:
+def test_a_rule_to_restart_does_nothing_if_the_generation_has_no_member_there() -> None:
     play = trains(by_condition("restart"), members=1, spares=1)
     play.tell(UNHEALTHY)
     play.run(5)
@@ -258,7 +261,7 @@ def test_a_rule_to_begin_again_waits_for_a_world_that_has_a_member_there() -> No
     assert (play.world, play.generation.number) == (["worker-0"], 1)
 
 
-def test_who_is_silent_or_leaves_already_is_not_replaced_for_a_rule_as_well() -> None:
+def test_a_member_that_is_silent_or_leaves_already_is_not_replaced_for_a_rule_as_well() -> None:
     play = trains(by_condition("replace"))
     play.say(play["worker-1"], Leaving("SIGTERM", 300.0))
     (spare,) = made(play)

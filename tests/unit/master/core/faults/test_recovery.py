@@ -1,4 +1,4 @@
-"""Faults of worker processes: what stops, what starts again, and what it costs."""
+"""Faults of worker processes: what stops, what restarts, and what it costs."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ def test_a_kill_of_a_whole_tree_shows_as_exits_first_and_is_one_fault_that_costs
     play.until(lambda: play.is_running() and play.generation.number == 2)
     assert [(f.kind, f.member) for f in play.faults()] == [("MemberLost", "worker-1")]
     assert [a.reason for a in play.announced("MemberLost")] == [
-        "worker-1 is lost: killed. That explains the ends of ranks seen before; it costs no restart."
+        "worker-1 is lost: killed. This explains the earlier failures of ranks; it costs no restart."
     ]
     assert play.restarts_used() == 0
     assert play.phase == "running"
 
 
-def test_a_template_that_dies_explains_the_ends_of_its_ranks_and_costs_the_restart_that_they_do() -> None:
+def test_a_template_that_dies_explains_the_failures_of_its_ranks_and_costs_their_restart() -> None:
     play = running(2)
     play.crash("worker-1")
     play.lose_trainer("worker-1")
     play.until_next(2)
     assert [f.kind for f in play.faults()] == ["TrainerLost"]
     assert [a.reason for a in play.announced("TrainerLost")] == [
-        "worker-1: the template was killed by SIGKILL. That explains the ends of ranks seen before."
+        "worker-1: the template was killed by SIGKILL. This explains the earlier failures of ranks."
     ]
     assert play.restarts_used() == 1
 
 
-def test_how_far_the_ranks_of_a_template_came_is_known_when_it_dies_with_them() -> None:
+def test_the_last_step_of_ranks_that_die_with_their_template_is_known() -> None:
     play = running(2)
     end = WorkerExit(0, 5, None, 9, step=50)
     play.say(play["worker-1"], TrainerLost("the template was killed by SIGKILL", play.generation, (end,)))
@@ -102,8 +102,8 @@ def test_broken_connections_are_effects_of_the_member_that_is_lost_a_moment_late
     assert play.world == ["worker-0", "worker-1", "worker-2", "worker-4"]
 
 
-def test_a_connection_that_was_closed_by_a_rank_that_had_ended_well_says_so() -> None:
-    """The script ends on rank 0 and goes on elsewhere: no crash is to be looked for."""
+def test_a_connection_that_was_closed_by_a_rank_that_had_ended_well_is_described_so() -> None:
+    """The script ends on rank 0 and continues elsewhere: there was no crash."""
     play = running(4)
     play.done("worker-0")
     play.crash("worker-2", code=1, error="torch.distributed.DistBackendError", message="Connection closed by peer")
@@ -127,15 +127,15 @@ CLOSED = {"code": 1, "error": "torch.distributed.DistBackendError", "message": "
 
 @pytest.mark.parametrize(
     ("how", "ended", "what"),
-    [({}, "was killed by SIGKILL", "at the same moment"),
-     (CLOSED, "failed with DistBackendError: Connection closed by peer", "an effect of it")],
+    [({}, "was killed by SIGKILL", ", at the same moment"),
+     (CLOSED, "failed with DistBackendError: Connection closed by peer", ", as an effect of the first failure")],
 )  # fmt: skip
-def test_of_each_further_end_it_is_told_what_it_is_to_the_first(how: dict[str, Any], ended: str, what: str) -> None:
+def test_each_further_failure_is_related_to_the_first(how: dict[str, Any], ended: str, what: str) -> None:
     play = running(4)
     play.crash("worker-1")
     play.crash("worker-2", **how)
-    _first, told = play.announced("WorkerExited")
-    assert (told.reason, told.member, told.severity) == (f"Rank 2 on worker-2 {ended}: {what}.", "worker-2", "warning")
+    _first, event = play.announced("WorkerExited")
+    assert (event.reason, event.member, event.severity) == (f"Rank 2 on worker-2 {ended}{what}.", "worker-2", "warning")
 
 
 def test_two_crashes_at_once_are_one_generation_and_one_restart() -> None:
@@ -173,14 +173,14 @@ def test_the_lost_seconds_run_from_the_last_old_step_to_the_first_new_one() -> N
     assert play.now - crashed_at > 1.0, "the steps since the checkpoint are repeated and count as lost"
 
 
-def test_of_a_fault_before_the_first_step_it_is_said_that_nothing_had_been_trained() -> None:
+def test_recovery_from_a_fault_before_the_first_step_is_described_so() -> None:
     play = running(3, steps=False)
     play.lose("worker-1")
     play.until_next(3)
     play.say(play["worker-0"], Stepped(play.generation, 1, 0.0))
-    (told,) = play.announced("Recovered")
-    assert told.reason.startswith("Training begins at step 1, ")
-    assert told.reason.endswith(" s after MemberLost: no step had been made before it.")
+    (event,) = play.announced("Recovered")
+    assert event.reason.startswith("Training begins at step 1, ")
+    assert event.reason.endswith(" s after MemberLost: no step had been made before it.")
     (fault,) = play.faults()
     assert fault.seconds_lost is not None, "the fault is over"
 
@@ -215,7 +215,7 @@ def test_no_restart_allowed_means_none() -> None:
     assert end.exit_code == 3
 
 
-def test_the_same_error_three_generations_running_without_a_step_is_a_crash_loop() -> None:
+def test_the_same_error_in_three_generations_without_a_step_is_a_crash_loop() -> None:
     play = Play(job(2))
     play.until_running()
     for number in range(3):
@@ -226,12 +226,12 @@ def test_the_same_error_three_generations_running_without_a_step_is_a_crash_loop
     end = play.ended()
     assert end is not None
     assert end.exit_code == 1
-    assert "3 generations running" in end.reason
+    assert "3 generations in a row" in end.reason
     (failed,) = play.announced("JobFailed")
     assert dict(failed.detail)["traceback"] == "Traceback …"
 
 
-def test_different_errors_are_no_crash_loop() -> None:
+def test_different_errors_are_not_a_crash_loop() -> None:
     play = Play(job(2))
     play.until_running()
     for name in ("KeyError", "ValueError", "KeyError", "TypeError"):
@@ -240,7 +240,7 @@ def test_different_errors_are_no_crash_loop() -> None:
     assert play.ended() is None
 
 
-def test_kills_from_outside_are_no_crash_loop() -> None:
+def test_kills_from_outside_are_not_a_crash_loop() -> None:
     play = Play(job(2))
     play.until_running()
     for _ in range(4):
@@ -280,7 +280,7 @@ def test_a_taken_port_costs_one_more_generation_and_no_restart() -> None:
     assert play.restarts_used() == 0
 
 
-def test_a_dead_template_does_not_hold_up_the_others_where_they_are_enough() -> None:
+def test_a_dead_template_does_not_delay_the_others_if_they_are_enough() -> None:
     play = running(4, 2)
     play.lose_trainer("worker-1")
     assert play.until(lambda: play.is_running(3)) < 0.2
@@ -289,14 +289,14 @@ def test_a_dead_template_does_not_hold_up_the_others_where_they_are_enough() -> 
     play.until_running(4)
 
 
-def test_a_dead_template_is_waited_for_where_everyone_is_needed() -> None:
+def test_a_dead_template_is_waited_for_if_every_member_is_needed() -> None:
     play = running(2)
     play.lose_trainer("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 2)
     assert play.restarts_used() == 1
 
 
-def test_a_member_that_never_stops_is_left_out_when_all_graces_have_run_out() -> None:
+def test_a_member_that_never_stops_is_left_out_when_all_grace_periods_are_over() -> None:
     play = running(3, 2)
     play["worker-2"].stubborn = True
     play.crash("worker-0")
@@ -312,14 +312,14 @@ def test_a_member_that_never_stops_loses_its_pod_and_is_replaced() -> None:
     assert "cannot end the processes of generation 1.1" in play.announced("SilentMemberDeleted")[0].reason
 
 
-def test_a_member_that_never_stops_and_that_nobody_would_make_again_is_told_of() -> None:
+def test_a_member_that_never_stops_and_has_no_controller_is_reported() -> None:
     play = running(2, 1)
     play["worker-0"].stubborn = True
     play.tell(replace(play.pod(play["worker-0"]), has_controller=False))
     play.crash("worker-0")
     play.run(200)
-    (kept,) = play.announced("PodNotDeleted")
-    assert kept.reason.startswith("worker-0 cannot end the processes of generation 1.1; its pod is not deleted")
+    (event,) = play.announced("PodNotDeleted")
+    assert event.reason.startswith("worker-0 cannot end the processes of generation 1.1; its pod is not deleted")
     assert not play.deleted()
 
 
@@ -334,12 +334,12 @@ def test_ranks_that_all_end_well_end_the_job_with_0() -> None:
     assert play.phase == "succeeded"
 
 
-def test_a_member_that_is_done_and_then_lost_is_no_fault() -> None:
+def test_a_member_that_is_done_and_then_lost_is_not_a_fault() -> None:
     play = running(2)
     play.done("worker-0")
     play.lose("worker-0")
     play.done("worker-1")
     play.until(lambda: play.ended() is not None, 10)
     assert not play.faults()
-    (told,) = play.announced("MemberLost")
-    assert (told.reason, told.member, told.severity) == ("worker-0 is lost: killed.", "worker-0", "normal")
+    (event,) = play.announced("MemberLost")
+    assert (event.reason, event.member, event.severity) == ("worker-0 is lost: killed.", "worker-0", "normal")

@@ -1,4 +1,4 @@
-"""A role's restartPolicy says which ends of its ranks end the job."""
+"""A role's restartPolicy determines which exits of its ranks end the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_sentence_names_the_policy_and_the_role() -> None:
     play = running(2, restart_policy="ExitCode")
     play.crash("worker-1", code=1, error="ValueError", message="bad label")
     play.until(lambda: play.ended() is not None, 10)
-    assert "exit code 1 is permanent by restartPolicy ExitCode of the role worker" in play.message
+    assert "exit code 1 is permanent under restartPolicy ExitCode of the role worker" in play.message
     assert play.exit_code == 1
 
 
@@ -40,7 +40,7 @@ def test_a_signal_counts_as_128_and_its_number() -> None:
     assert not is_over(play)
 
 
-def test_each_role_has_its_own() -> None:
+def test_each_role_has_its_own_policy() -> None:
     for member, ends in (("master-0", True), ("worker-0", False)):
         play = Play(job(2, has_master=True, limits=(RoleLimits(MASTER, 5, None, "ExitCode"),)))
         play.until_running(2)
@@ -49,14 +49,14 @@ def test_each_role_has_its_own() -> None:
         assert is_over(play) is ends
 
 
-def test_what_a_rule_or_the_retryable_codes_say_goes_before_it() -> None:
+def test_rules_and_retryable_codes_take_precedence() -> None:
     for policy in ({"rules": (Rule((7,), "restart"),)}, {"retryable_codes": (7,)}):
         play = running(2, restart_policy="ExitCode", **policy)
         play.crash("worker-1", code=7)
         assert not is_over(play)
 
 
-def test_what_another_rank_brings_about_and_who_is_lost_are_no_end_by_itself() -> None:
+def test_effects_of_other_ranks_and_lost_members_are_not_failures_of_a_rank_itself() -> None:
     play = running(3, restart_policy="ExitCode")
     play.crash("worker-1", code=1, error="DistBackendError", message="Connection closed by peer")
     play.crash("worker-2", signal=9)
@@ -67,7 +67,7 @@ def test_what_another_rank_brings_about_and_who_is_lost_are_no_end_by_itself() -
     assert not is_over(play)
 
 
-def test_a_retryable_code_again_and_again_is_no_crash_loop() -> None:
+def test_a_repeated_retryable_code_is_not_a_crash_loop() -> None:
     play = running(2, restart_policy="ExitCode")
     for _ in range(4):
         play.crash("worker-1", code=200, step=0)

@@ -1,4 +1,4 @@
-"""What the user says about exit codes goes before what we would do."""
+"""The user's rules about exit codes take precedence over the master's own remedies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_rule_may_end_the_job_with_the_scripts_own_traceback() -> None:
     assert ("traceback", "Traceback …") in failed.detail
 
 
-def test_the_error_that_another_rank_brings_about_is_nobodys_rule() -> None:
+def test_an_error_that_another_rank_caused_matches_no_rule() -> None:
     play = running(3, rules=(rule("fail", 1),))
     play.crash("worker-0", code=1, error="RuntimeError", message="Connection closed by peer")
     play.crash("worker-1", signal=9)
@@ -57,7 +57,7 @@ def test_a_lost_member_explains_what_a_rule_would_fail_the_job_for() -> None:
     play.until(lambda: play.ended() is not None, 10)
 
 
-def test_a_member_is_replaced_where_a_rule_says_so_and_its_pod_stays() -> None:
+def test_a_member_is_replaced_if_a_rule_requires_it_and_its_pod_stays() -> None:
     play = running(3, rules=(rule("replace", 13),))
     play.crash("worker-1", code=13)
     play.until_next(3)
@@ -70,7 +70,7 @@ def test_a_member_is_replaced_where_a_rule_says_so_and_its_pod_stays() -> None:
     ]
 
 
-def test_a_rule_may_keep_new_pods_off_the_node() -> None:
+def test_a_rule_may_exclude_the_node() -> None:
     play = Play(job(2, rules=(rule("replaceNode", 13),)))
     play.nodes = {"worker-0": "a", "worker-1": "b", "worker-2": "a"}
     play.until_running(2)
@@ -82,7 +82,7 @@ def test_a_rule_may_keep_new_pods_off_the_node() -> None:
     assert "says replaceNode" in play.announced("NodeExcluded")[0].reason
 
 
-def test_more_than_half_of_the_nodes_are_never_kept_off() -> None:
+def test_more_than_half_of_the_nodes_are_never_excluded() -> None:
     play = Play(job(2, rules=(rule("replaceNode", 13),)))
     play.nodes = {f"worker-{n}": "only" for n in range(4)}
     play.until_running(2)
@@ -92,7 +92,7 @@ def test_more_than_half_of_the_nodes_are_never_kept_off() -> None:
     assert [a for a in play.actions if isinstance(a, CreatePod)][-1].avoid == ()
 
 
-def test_a_rule_goes_before_our_own_remedy() -> None:
+def test_a_rule_takes_precedence_over_the_masters_own_remedy() -> None:
     play = Play(job(2, rules=(rule("restart", 137),)))
     play.memory_limit = 700 * 2**20
     play.until_running(2)
@@ -103,17 +103,17 @@ def test_a_rule_goes_before_our_own_remedy() -> None:
     assert play.status()["memory"] == {}
 
 
-def test_an_end_that_a_rule_begins_again_after_names_the_rule() -> None:
+def test_an_exit_that_a_rule_restarts_names_the_rule() -> None:
     play = running(2, rules=(rule("restart", 14),))
     play.crash("worker-1", code=14)
-    (told,) = play.announced("WorkerExited")
-    assert told.reason == (
+    (event,) = play.announced("WorkerExited")
+    assert event.reason == (
         "Rank 1 on worker-1 exited with code 14: rule 1 of recovery.rules says restart for exit code 14."
     )
 
 
 @pytest.mark.parametrize("policy", [{"retryable_codes": (3,)}, {"rules": (rule("restart", 3),)}])
-def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(policy: dict[str, object]) -> None:
+def test_retryable_exits_are_never_a_crash_loop_and_cost_a_restart(policy: dict[str, object]) -> None:
     play = running(2, steps=False, max_restarts=5, **policy)
     for used in range(1, 6):
         play.crash("worker-1", code=3, step=0)
@@ -137,7 +137,7 @@ def test_the_first_rule_that_names_the_code_decides() -> None:
     assert verdict(WorkerExit(0, 1, None, 11), rules=(rule("fail", 139),)) == "fail"
 
 
-def test_a_rule_is_passed_over_until_it_was_met_often_enough_and_then_counts_anew() -> None:
+def test_a_rule_is_skipped_until_it_has_matched_often_enough_and_then_counts_again() -> None:
     often = Rule((13,), "replace", times=3, within=100.0)
     play = running(3, rules=(often,), max_restarts=100, permanent_codes=())
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_a_rule_is_passed_over_until_it_was_met_often_enough_and_then_counts_ane
         play.until_next(3)
     play.crash("worker-2", code=13)
     play.until_next(3)
-    assert not play.announced("MemberFailed"), "worker-2 was met once, and counts for itself"
+    assert not play.announced("MemberFailed"), "worker-2 matched once, and counts for itself"
     play.crash("worker-1", code=13)
     play.until_next(3)
     (failed,) = play.announced("MemberFailed")
@@ -155,7 +155,7 @@ def test_a_rule_is_passed_over_until_it_was_met_often_enough_and_then_counts_ane
     assert [whose for _rule, whose, _at in play.handed_over()["hits"]] == ["worker-2"]
 
 
-def test_what_is_older_than_the_rule_says_counts_no_more() -> None:
+def test_matches_older_than_the_window_of_a_rule_do_not_count() -> None:
     play = running(2, rules=(Rule((13,), "replace", times=2, within=60.0),), max_restarts=100)
     play.crash("worker-1", code=13)
     play.until_next(2)
@@ -169,7 +169,7 @@ def test_what_is_older_than_the_rule_says_counts_no_more() -> None:
     assert play.announced("MemberFailed")
 
 
-def test_a_rule_that_fails_the_job_counts_what_all_members_show() -> None:
+def test_a_rule_that_fails_the_job_counts_the_matches_of_all_members() -> None:
     play = running(3, rules=(Rule((13,), "fail", times=2, within=60.0),), max_restarts=100)
     play.crash("worker-1", code=13)
     play.until_next(3)
@@ -177,7 +177,7 @@ def test_a_rule_that_fails_the_job_counts_what_all_members_show() -> None:
     play.until(lambda: play.ended() is not None, 10)
 
 
-def test_an_end_that_is_told_twice_counts_once() -> None:
+def test_an_exit_that_is_reported_twice_counts_once() -> None:
     play = running(2, rules=(Rule((13,), "fail", times=2, within=60.0),), max_restarts=100)
     generation = play.generation
     play.crash("worker-1", code=13)
@@ -187,7 +187,7 @@ def test_an_end_that_is_told_twice_counts_once() -> None:
     assert play.ended() is None
 
 
-def test_a_new_master_goes_on_counting() -> None:
+def test_a_new_master_continues_the_count() -> None:
     play = running(2, rules=(Rule((13,), "replace", times=2, within=600.0),), max_restarts=100)
     play.crash("worker-1", code=13)
     play.until_next(2)
@@ -199,12 +199,12 @@ def test_a_new_master_goes_on_counting() -> None:
     assert after.announced("MemberFailed")
 
 
-def test_a_dry_run_is_told_and_passed_over() -> None:
+def test_a_dry_run_is_reported_and_skipped() -> None:
     play = running(3, rules=(Rule((13,), "fail", dry_run=True), rule("replace", 13)))
     play.crash("worker-1", code=13)
     play.until_next(3)
-    (told,) = play.announced("RuleDryRun")
-    assert told.reason == (
+    (event,) = play.announced("RuleDryRun")
+    assert event.reason == (
         "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules says fail for exit code 13. It is a dry run: "
         "nothing is done."
     )

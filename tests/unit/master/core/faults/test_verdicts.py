@@ -1,4 +1,4 @@
-"""The verdict on the end of a generation: one row of its table for each cause, and the first that fits decides."""
+"""The verdict on the end of a generation: a row of the table for each cause, and the first one that applies decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from outrider.master.core.faults import causes, verdict
 from outrider.master.core.faults.causes import FREE_PORT_CLASHES, Case
-from outrider.master.core.faults.verdict import AT_IMPORT, FAIL, GO_ON, LAST_LOOK, LAST_WORD, TABLE, WAIT
+from outrider.master.core.faults.verdict import AT_IMPORT, CONTINUE, FAIL, LAST_LOOK, LAST_WORD, TABLE, WAIT
 from outrider.master.core.spec import FAIL as RULE_FAILS
 from outrider.master.core.spec import RESTART
 from outrider.master.core.state.generation import Episode, Failure, Fault
@@ -36,17 +36,17 @@ def case(*failures: Failure, left: int = 3, free: bool = False, charged: bool = 
 
 SIGNATURE = failure().signature
 ROWS = [
-    (causes.judged, case(failure(), charged=True), GO_ON, "it has cost its restart already"),
-    (causes.second_try, case(failure(), again_at=LATE + 1), WAIT, "all are tried once more in a moment"),
-    (causes.free, case(failure(), free=True, left=0), GO_ON, "no rank is to blame: worker-0 is gone."),
-    (causes.port_taken, case(failure(message=CLASH), left=0), GO_ON, "the rendezvous port was taken"),
+    (causes.judged, case(failure(), charged=True), CONTINUE, "its restart is already charged"),
+    (causes.second_try, case(failure(), again_at=LATE + 1), WAIT, "all ranks are restarted once more in a moment"),
+    (causes.free, case(failure(), free=True, left=0), CONTINUE, "no rank caused it: worker-0 is gone."),
+    (causes.port_taken, case(failure(message=CLASH), left=0), CONTINUE, "the rendezvous port was in use"),
     (causes.failed_by_rule, case(failure(rule=(RULE_FAILS, "rule 1 says so"))), FAIL, "rule 1 says so"),
     (causes.asked_for_input, case(failure(error="EOFError", message=INPUT)), FAIL,
      "ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)"),
     (causes.crash_loop, case(failure(), errors_before=(SIGNATURE, 2)), FAIL,
-     "the same error ended 3 generations running, and none of them made a step"),
+     "the same error ended 3 generations in a row, and none of them completed a step"),
     (causes.no_restart_left, case(failure(), left=0), FAIL, "all 3 restarts of the budget are used"),
-    (causes.anything_else, case(failure()), GO_ON, "worker-0 is gone."),
+    (causes.anything_else, case(failure()), CONTINUE, "worker-0 is gone."),
 ]  # fmt: skip
 
 
@@ -68,17 +68,17 @@ AGAIN = ("ValueError|wrong", 1)
     (case(failure(error="SyntaxError")), FAIL, "every rank fails at import the same way"),
     (case(failure(), errors_before=AGAIN), FAIL, "every rank fails at import the same way"),
     (case(failure(error="EOFError", message=INPUT), has_stdin=True), FAIL,
-     "its debugger was left, or its standard input has ended"),
+     "its debugger was quit, or its standard input has ended"),
     (case(failure(), left=0), FAIL, "every rank fails at import, and no restart is left"),
-    (case(failure(error="OSError")), WAIT, "Every rank does; all are tried once more"),
+    (case(failure(error="OSError")), WAIT, "Every rank fails in this way; all are restarted once more"),
 ])  # fmt: skip
-def test_where_every_rank_fails_at_import(known: Case, action: str, reason: str) -> None:
+def test_if_every_rank_fails_at_import(known: Case, action: str, reason: str) -> None:
     found = verdict.of(known, AT_IMPORT)
     assert (found.action, found.reason) == (action, reason)
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_what_is_no_exception_of_the_scripts_waits_for_a_last_word(rule: bool) -> None:
+def test_an_end_that_is_not_an_exception_of_the_script_waits_for_an_explanation(rule: bool) -> None:
     ended = failure(signal=9, rule=(RULE_FAILS, "rule 1 says so") if rule else ("", ""))
     early, late = (case(ended, left=0, now=now) for now in (LAST_WORD - 0.1, LAST_WORD))
     assert (verdict.of(early).action, verdict.of(late).action) == (WAIT, FAIL)
@@ -89,7 +89,7 @@ def test_what_is_no_exception_of_the_scripts_waits_for_a_last_word(rule: bool) -
     assert verdict.of(certain).action == FAIL
 
 
-def test_the_job_ends_with_the_code_of_the_rank_that_the_rule_is_about() -> None:
+def test_the_job_ends_with_the_code_of_the_rank_that_the_rule_matches() -> None:
     first, second = failure(at=1.0), failure(rank=1, at=2.0, rule=(RULE_FAILS, "rule 1"))
     assert verdict.of(case(first, second)).failure is second
     assert verdict.of(case(first, second, failure(rank=2, at=0.5, effect=True), left=0)).failure is second
@@ -98,7 +98,7 @@ def test_the_job_ends_with_the_code_of_the_rank_that_the_rule_is_about() -> None
 
 @pytest.mark.parametrize(("known", "reason"), [
     (case(allowed=0, left=0), "no restart is allowed"),
-    (case(allowed=1, left=0), "the one restart allowed is used"),
+    (case(allowed=1, left=0), "the only allowed restart is used"),
 ])  # fmt: skip
 def test_a_budget_that_is_used_up(known: Case, reason: str) -> None:
     found = verdict.of(known)
@@ -114,16 +114,16 @@ def test_a_budget_that_is_used_up(known: Case, reason: str) -> None:
     case(failure(message=CLASH), port_clashes=FREE_PORT_CLASHES),
     case(failure(rule=(RESTART, "rule 1"))),
 ], ids=["few", "another", "as the user wants", "it trains", "a signal", "too many ports", "a rule"])  # fmt: skip
-def test_what_is_no_crash_loop_costs_a_restart(known: Case) -> None:
-    assert verdict.of(known)[:3] == (GO_ON, "worker-0 is gone.", True)
+def test_an_end_that_is_not_a_crash_loop_costs_a_restart(known: Case) -> None:
+    assert verdict.of(known)[:3] == (CONTINUE, "worker-0 is gone.", True)
 
 
-def test_a_job_that_trains_is_in_a_loop_where_one_place_fails_behind_one_step() -> None:
+def test_a_job_that_trains_is_in_a_crash_loop_if_one_place_fails_after_the_same_step() -> None:
     at_one_place = case(failure(), errors_before=("ValueError|train.py:7 main|step 7", 2), made_step=True)
-    assert verdict.of(at_one_place).reason.endswith("none of them was past step 7")
+    assert verdict.of(at_one_place).reason.endswith("none of them got past step 7")
 
 
-def test_asking_changes_nothing() -> None:
+def test_a_verdict_changes_nothing() -> None:
     known = case(failure(), left=0)
     before = repr(known)
     verdict.of(known)

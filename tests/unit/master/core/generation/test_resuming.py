@@ -241,7 +241,7 @@ def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
     report(play, "worker-0", (3, 0))
     report(play, "worker-1", (4, 0))
     (told,) = play.announced("JobFailed")
-    assert ": the job ends for that, as it was asked to (--require-resume, requireResume). The script " in told.reason
+    assert ": the job fails, because it must resume (--require-resume, requireResume). The script " in told.reason
     assert play.announced("StartedOver")
     play = saved()
     play.tell(SpecChanged(replace(play.spec, require_resume=True)))

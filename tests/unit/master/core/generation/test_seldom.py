@@ -38,13 +38,13 @@ def test_a_member_that_is_heard_and_does_not_start_within_a_minute_is_a_fault_th
     took = play.until(lambda: bool(play.announced("StartOverdue")), 70)
     assert took == pytest.approx(60.0)
     (overdue,) = play.announced("StartOverdue")
-    assert overdue.reason == "worker-1 did not start generation 1.1 in 60 s."
+    assert overdue.reason == "worker-1 did not start generation 1.1 within 60 s."
     assert overdue.member == "worker-1"
     play.until(lambda: play.ended() is not None, 5)
     end = play.ended()
     assert end is not None
     assert end.exit_code == 1
-    assert "worker-1 did not start generation 1.1 in 60 s; " in end.reason
+    assert "worker-1 did not start generation 1.1 within 60 s; " in end.reason
 
 
 def test_a_start_that_never_came_to_a_member_costs_no_restart() -> None:
@@ -155,7 +155,7 @@ def test_commands_that_all_end_the_same_way_outside_any_generation_end_the_job_w
     assert end is not None
     assert end.exit_code == code
     if code:
-        assert end.reason.endswith("; so it did on every member.")
+        assert end.reason.endswith("; it ended so on every member.")
 
 
 def test_commands_that_end_with_different_codes_do_not_end_the_job() -> None:
@@ -176,7 +176,7 @@ def test_a_command_that_fails_three_times_outside_any_generation_ends_the_job() 
     end = play.ended()
     assert end is not None
     assert end.exit_code == 7
-    assert end.reason.endswith("; that was 3 times.")
+    assert end.reason.endswith("; this happened 3 times.")
 
 
 # -- failures at import -------------------------------------------------------------------------------------------
@@ -193,7 +193,9 @@ def test_an_import_that_fails_everywhere_is_tried_once_more_ten_seconds_later_an
     fails_at_import(play, "worker-0", "worker-1")
     assert 10.0 <= play.until_next(2, 20) < 10.5
     reasons = {stop.reason for stop in play.sent(Stop)}
-    assert all(reason.endswith("Every rank does; all are tried once more in 10 s.") for reason in reasons)
+    assert all(
+        reason.endswith("Every rank fails in this way; all are restarted once more in 10 s.") for reason in reasons
+    )
     fails_at_import(play, "worker-0", "worker-1")
     play.until(lambda: play.ended() is not None, 5)
     end = play.ended()
@@ -218,7 +220,7 @@ def test_a_failure_at_import_waits_a_second_for_the_others_to_fail_alike() -> No
     play.until_running()
     fails_at_import(play, "worker-1")
     assert play.until(lambda: bool(play.sent(Stop))) == pytest.approx(1.0)
-    assert "It did so before its first step; do all ranks?" not in play.sent(Stop)[0].reason
+    assert "It failed before its first step; the master waits to see if all ranks do." not in play.sent(Stop)[0].reason
 
 
 @pytest.mark.parametrize(("earlier", "waits"), [(0, True), (1, True), (2, False)])

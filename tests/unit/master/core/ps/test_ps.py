@@ -177,7 +177,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     error = "tensorflow.python.framework.errors_impl.UnknownError"
     play.crash("ps-0", code=1, signal=None, error=error, message="Could not start gRPC server")
     reason = play.announced("WorkerExited")[0].reason
-    assert "ps-0 failed with UnknownError: Could not start gRPC server: digits-ps-0:2222" in reason
+    assert "ps-0 failed with UnknownError: Could not start gRPC server: its address digits-ps-0:2222" in reason
     assert "is taken by another process" in reason
 
 
@@ -190,7 +190,7 @@ def test_restarts_in_place_use_one_budget_of_all() -> None:
     play.until(lambda: play.ended() is not None, 20)
     ended = play.ended()
     assert ended is not None
-    assert "the one restart allowed is used" in ended.reason
+    assert "the only allowed restart is used" in ended.reason
 
 
 def test_what_ends_while_a_ps_is_away_is_an_effect_and_costs_no_restart() -> None:
