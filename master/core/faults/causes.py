@@ -68,8 +68,8 @@ def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
 def sentence(failure: Failure) -> str:
     action, why = failure.ruling
     by_rule = f": {why}" if action == RESTART else ""  # other actions of rules are reported when they are done
-    who = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
-    return f"{who} {error_signature.describe(failure.exit)}{failure.note}{by_rule}."
+    subject = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
+    return f"{subject} {error_signature.describe(failure.exit)}{failure.note}{by_rule}."
 
 
 def is_certain(failure: Failure | None) -> bool:

@@ -131,7 +131,7 @@ def describe(exit: WorkerExit) -> str:
 
 
 def _last_line(exit: WorkerExit) -> str:
-    """What it wrote last, where its output is kept: no exception says why it ended."""
+    """The last line that the rank wrote, if its output is kept: no exception shows why it ended."""
     last = exit.traceback.strip().rpartition("\n")[2].strip().rstrip(".")
     return f"; the last line it wrote is {quoted(last, LONGEST_LINE)}" if last else ""
 

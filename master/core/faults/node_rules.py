@@ -3,7 +3,7 @@
 A rule acts when it begins to apply: on the members of the node, and on those that were on their way there. fail ends
 the job. restart restarts the ranks in place. replace drains the members of the node, so that training continues until
 their replacements are ready, and new pods avoid the node for as long as the rule applies; with replaceNode for a day. A
-pod that still lands there later is left alone: there was no room without that node, or more than half of the nodes
+pod that still lands there later is left alone: no room was left without that node, or more than half of the nodes
 would be excluded, so its replacement would land there again, and so on for ever.
 """
 

@@ -84,7 +84,7 @@ def find(evidence: list[Told], patience: float, nodes: Mapping[MemberId, str]) -
 
 def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
     """A stopped rank reports nothing, so the collective is taken from the ranks that wait for it."""
-    text = f"{who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
+    text = f"{names(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
     if wait := _main(waits):
         others = f"{counted(len(wait.waiting), 'other rank')} {'waits' if len(wait.waiting) == 1 else 'wait'}"
         text += f"; {others} in {_call(wait.call)}"
@@ -154,18 +154,18 @@ def _of_waiting(
     if late and odd and not late & odd and not _have_ended(by_rank, late):
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
-            f"{who(first, nodes)} {_has(first)} not entered {where}, but by the stacks {who(second, nodes)} "
+            f"{names(first, nodes)} {_has(first)} not entered {where}, but by the stacks {names(second, nodes)} "
             f"{'is the outlier' if len(second) == 1 else 'are the outliers'}; the evidence disagrees, so no culprit is "
             f"named"
         )
         return Finding(text, is_certain=True)
     if late:
         ranks = _ranks(by_rank, late & odd or late)
-        text = f"{who(ranks, nodes)} {_has(ranks)} not entered {where}{_what_instead(ranks)}"
+        text = f"{names(ranks, nodes)} {_has(ranks)} not entered {where}{_what_instead(ranks)}"
         return _culprit(ranks, text, certain=True)
     ranks = _ranks(by_rank, wait.unknown & odd or wait.unknown)
     whose = "does not report its" if len(ranks) == 1 else "do not report their"
-    text = f"{who(ranks, nodes)} {whose} collectives, while "
+    text = f"{names(ranks, nodes)} {whose} collectives, while "
     text += f"{_how_many(wait.waiting)} in {_call(wait.call)}{_what_instead(ranks)}"
     found = _culprit(ranks, text, certain=True)
     return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
@@ -196,7 +196,7 @@ def _of_unlike(
     sizes = sorted(kinds.values(), key=len)
     many, few = sizes[-1], [each for ranks in sizes[:-1] for each in ranks]
     text = "; ".join(
-        f"{who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
+        f"{names(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
         for kind, ranks in sorted(kinds.items(), key=lambda found: (len(found[1]), found[1][0].rank))
     )
     sentence = f"the ranks wait in mismatched collectives: {text}"
@@ -237,7 +237,9 @@ def _of_stacks(evidence: list[Told], odd: frozenset[int], patience: float, nodes
     others = [each for each in evidence if each.rank not in odd and each.stack]
     waited = [each for each in others if hangs_evidence.waits_for_others(each.stack)]
     at = hangs_evidence.place(others[0].stack) if others else ""
-    text = f"{who(ranks, nodes)} {'differs' if len(ranks) == 1 else 'differ'} from {counted(len(others), 'other rank')}"
+    text = (
+        f"{names(ranks, nodes)} {'differs' if len(ranks) == 1 else 'differ'} from {counted(len(others), 'other rank')}"
+    )
     do = ("waits" if waited else "is") if len(others) == 1 else ("wait" if waited else "are")
     text += f" (which {do} at {at})" if at else ""
     meets = bool(others) and hangs_evidence.is_meeting(others[0].stack)
@@ -265,7 +267,7 @@ def _has(ranks: list[Told]) -> str:
     return "has" if len(ranks) == 1 else "have"
 
 
-def who(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
+def names(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
     """`rank 2 on worker-2 (node n1)`, `ranks 2, 3 on worker-2, worker-3`."""
     members = list(dict.fromkeys(each.member for each in ranks))
     numbers = ", ".join(str(each.rank) for each in ranks[:NAMED]) + (" and others" if len(ranks) > NAMED else "")

@@ -65,9 +65,8 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
     is_told = not is_sure and (progress_watch.is_counted(state) or own_limit(state, watch) is not None)
     watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told, is_sure)
     if is_told:
-        text = (
-            f"{_quiet(state, watch)}: the master asks {counted(world.world_size, 'rank')} for stacks and collectives."
-        )
+        request = f"The master asks its {counted(world.world_size, 'rank')} for stacks and collectives."
+        text = f"{_quiet(state, watch)}. {request}"
         state.announce("HangSuspected", text, warning=True)
     for what in (COLLECTIVES, STACKS):
         hangs_diagnostics.ask(state, f"{name} {what}", what, is_ours=True)
@@ -125,8 +124,8 @@ def conclude(state: State, number: str) -> None:
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
     phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
     is_counted, own = progress_watch.is_counted(state), own_limit(state, watch)
-    said = suspicion.said
-    evidence = hangs_evidence.read(world.places.values(), world.done, said[COLLECTIVES], said[STACKS])
+    answers = suspicion.said
+    evidence = hangs_evidence.read(world.places.values(), world.done, answers[COLLECTIVES], answers[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
     patience = limit / 2 if is_counted or own is not None else limit
     finding = culprit.find(evidence, hangs_looks.PENDING if suspicion.is_sure else patience, nodes)

@@ -120,7 +120,7 @@ def note_stall(watch: Watch, lost: float, now: float) -> None:
 
 
 # -- limits -------------------------------------------------------------------------------------------------------
-def asked(spec: JobSpec, phase: str) -> float | None:
+def user_limit(spec: JobSpec, phase: str) -> float | None:
     """The limit that the user has set for this phase, if any."""
     own = {STEP: spec.hang_step, INIT: spec.hang_init, CHECKPOINT: spec.hang_checkpoint, EVAL: spec.hang_eval}
     return own[phase]
@@ -128,7 +128,7 @@ def asked(spec: JobSpec, phase: str) -> float | None:
 
 def limit(pace: Pace, spec: JobSpec, phase: str, now: float) -> float:
     """Seconds without progress after which this phase counts as hung."""
-    own = asked(spec, phase)
+    own = user_limit(spec, phase)
     if own is not None:
         return own
     longest = slowest_step(pace, now) if phase == STEP else pace.longest.get(phase, 0.0)
@@ -154,7 +154,7 @@ def ruling(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> tuple[str, fl
 
 
 def due(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> float:
-    """When the generation counts as hung if there is no further progress."""
+    """When the generation counts as hung without further progress."""
     longest = sum(limit(pace, spec, phase, now) for phase in PHASES)
     return min(watch.since + ruling(watch, pace, spec, now)[1], watch.stepped_at + longest)
 

@@ -170,7 +170,7 @@ def _is_unlike(calls: list[Call]) -> bool:
     return len(ops) > 1 or (has_one_shape and len({call.shape for call in calls}) > 1)
 
 
-# -- who works ----------------------------------------------------------------------------------------------------
+# -- ranks that work ----------------------------------------------------------------------------------------------
 def _last_at_work(looks: Looks, ranks: Iterable[int]) -> float | None:
     """When one of these ranks was last seen at work; without ranks: when bytes last moved."""
     times = [looks.worked[rank] for rank in ranks if rank in looks.worked]
@@ -206,5 +206,5 @@ def at_work(finding: Finding, evidence: list[Told]) -> str:
         return f"{finding.sentence}, but its ranks send bytes"
     place = hangs_evidence.place(ranks[0].stack) if len(ranks) == 1 else ""
     is_one = len(ranks) == 1
-    text = f"{culprit.who(ranks, {})} {'works' if is_one else 'work'}" + (f" at {place}" if place else "")
+    text = f"{culprit.names(ranks, {})} {'works' if is_one else 'work'}" + (f" at {place}" if place else "")
     return f"{text}, and {waits} for {'it' if is_one else 'them'}" if finding.waiting else text

@@ -69,7 +69,7 @@ def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
 
 def own_limit(state: State, watch: Watch) -> float | None:
     """The limit that the user has set for the phase that counts, if any."""
-    return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0])
+    return hangs_limits.user_limit(state.spec, hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0])
 
 
 def note_started(state: State, _started: WorkersStarted) -> None:

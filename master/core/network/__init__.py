@@ -1,1 +1,1 @@
-"""Links between members: which are slow or down, and the consequence (`generation.probe_ring` has who probes whom)."""
+"""Links between members: which are slow or down, and the consequence (`generation.probe_ring` chooses the probes)."""

@@ -191,8 +191,8 @@ def _report_slow(state: State, found: list[Slow]) -> None:
     for members in reported.keys() - {slow.members for slow in found}:
         state.mark_status()
         if all(member in state.members for member in members):
-            who = " and ".join(members)
-            state.announce("LinkRecovered", f"The links of {who} are as fast as the others again.", members[0])
+            names = " and ".join(members)
+            state.announce("LinkRecovered", f"The links of {names} are as fast as the others again.", members[0])
     state.links.slow = {slow.members: slow for slow in found}
 
 

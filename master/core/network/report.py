@@ -25,8 +25,8 @@ def cut_sentence(state: State, cut: Cut) -> str:
 
 def slow_sentence(state: State, slow: Slow) -> str:
     """Describes a slow or lossy link, or all links of a member, without a full stop."""
-    who = " and ".join(where(state, member) for member in slow.members)
-    whose = f"The links of {who} are" if len(slow.members) == 1 else f"The link between {who} is"
+    names = " and ".join(where(state, member) for member in slow.members)
+    whose = f"The links of {names} are" if len(slow.members) == 1 else f"The link between {names} is"
     loss = f"{slow.loss:.0%} of the probes are lost"
     if slow.round_trip < slow.usual + link_health.SLOW_BY:
         return f"{whose} lossy: {loss}"

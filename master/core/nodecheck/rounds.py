@@ -2,7 +2,7 @@
 
 The first generation is checked in two rounds. A new member is measured with members that are known to be healthy: idle
 ones if there are any, else members that train, which then take part in the all-gather only. If its first round shows no
-fault, there is no second one. A round is over when every member has answered or can no longer answer, or when its time
+fault, it is the last one. A round is over when every member has answered or can no longer answer, or when its time
 is up. Each failure is a result, and there are at most four rounds, so a check never blocks a job. It waits only for
 members that it measures, and costs each of them one order and one answer a round.
 
@@ -101,12 +101,14 @@ def _known(state: State, check: Check) -> list[MemberId]:
     return [helper for helper in check.helpers if _is_known(state, helper)]
 
 
-def _helpers(state: State, count: int, asked: Collection[MemberId] = ()) -> tuple[list[MemberId], frozenset[MemberId]]:
-    """Up to `count` helpers: idle members first, then members that train; without those in `asked`."""
+def _helpers(
+    state: State, count: int, without: Collection[MemberId] = ()
+) -> tuple[list[MemberId], frozenset[MemberId]]:
+    """Up to `count` helpers: idle members first, then members that train; `without` these."""
     world = state.world if state.stage == RUNNING else None
     places = world.places if world is not None else {}
-    idle = sorted(member for member in state.ready if member not in places and member not in asked)[:count]
-    free = [m for m in places if world is not None and m not in asked and _may_help(state, world, m)]
+    idle = sorted(member for member in state.ready if member not in places and member not in without)[:count]
+    free = [m for m in places if world is not None and m not in without and _may_help(state, world, m)]
     training = sorted(free, key=_by_chance(state))[: count - len(idle)]
     return [*idle, *training], frozenset(training)
 

@@ -12,7 +12,7 @@ much the windows of this job's ranks differ from one to the next. A run of slow 
 longer the run, the less it takes. One window that falls short by no more than that does not end the run.
 
 A window is judged once all ranks that reported the window before have reported it, so a report costs O(1) and a window
-O(n log n). If there is no verdict (no recorder, one member, invalid times), `Comparison` has the reason.
+O(n log n). Without a verdict (no recorder, one member, invalid times) `Comparison` has the reason.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _judge(comparison: Comparison, window: dict[Key, OwnTime]) -> list[Named]:
             paces |= compare(ranks)
         else:
             for member in members:
-                comparison.problems[member] = "no other member calls the same collectives, so there is no comparison"
+                comparison.problems[member] = "no other member calls the same collectives, so it is not compared"
     return _note(comparison, paces, of_two)
 
 

@@ -56,7 +56,7 @@ def watch_sentence(world: World) -> str:
     """By what members are compared, and why some are not."""
     comparison = world.comparison
     if len(world.places) == 1:
-        return "one member: there is no other to compare it with"
+        return "one member: nothing to compare it with"
     compared = Counter(comparison.sources[member] for member in comparison.pace if member in comparison.sources)
     words = [f"{counted(count, 'member')} by {source}" for source, count in sorted(compared.items())]
     mute = sorted(m for m, source in comparison.sources.items() if source == NO_SOURCE)

@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     play.crash("ps-0", code=1, signal=None, error=error, message="Could not start gRPC server")
     reason = play.announced("WorkerExited")[0].reason
     assert "ps-0 failed with UnknownError: Could not start gRPC server: its address digits-ps-0:2222" in reason
-    assert "is taken by another process" in reason
+    assert "is in use by another process" in reason
 
 
 def test_restarts_in_place_use_one_budget_of_all() -> None:

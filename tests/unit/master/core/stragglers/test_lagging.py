@@ -149,7 +149,7 @@ def test_the_status_shows_how_members_are_compared_or_why_not(source: str, sente
 
 def test_a_single_member_is_not_compared() -> None:
     play = running(1)
-    assert "no other to compare" in play.status()["straggler_watch"]
+    assert "nothing to compare it with" in play.status()["straggler_watch"]
 
 
 def test_invalid_times_are_reported_in_the_status() -> None:

@@ -123,7 +123,7 @@ def test_of_two_members_the_slower_one_is_named_as_such() -> None:
 def test_a_single_member_is_not_compared() -> None:
     job = Job(0.02)
     assert who(job.windows(9)) == []
-    assert "there is no comparison" in job.comparison.problems[MemberId("worker-0")]
+    assert "so it is not compared" in job.comparison.problems[MemberId("worker-0")]
 
 
 def test_two_slow_ones_of_four_are_both_named() -> None:
