@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from outrider.master.core.hangs import evidence as hangs_evidence
-from outrider.master.core.state.hangs import ENDED, STUCK, Call, Told
+from outrider.master.core.state.hangs import ENDED, STUCK, Call, RankEvidence
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 
@@ -60,7 +60,7 @@ class _Wait:
     """Ranks that could not report their collectives."""
 
 
-def find(evidence: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+def find(evidence: list[RankEvidence], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
     """`patience`: seconds after which an incomplete collective counts as one in which a rank waits."""
     by_rank, groups = {each.rank: each for each in evidence}, _by_group(evidence)
     stopped = [each for each in evidence if each.is_stopped]
@@ -82,7 +82,7 @@ def find(evidence: list[Told], patience: float, nodes: Mapping[MemberId, str]) -
     return _of_stacks(evidence, odd, patience, nodes)
 
 
-def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
+def _of_stopped(stopped: list[RankEvidence], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
     """A stopped rank reports nothing, so the collective is taken from the ranks that wait for it."""
     text = f"{names(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
     if wait := _main(waits):
@@ -92,11 +92,11 @@ def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId
 
 
 # -- collectives --------------------------------------------------------------------------------------------------
-def pending(each: Told, patience: float) -> list[Call]:
+def pending(each: RankEvidence, patience: float) -> list[Call]:
     return [call for call in each.calls if _is_pending(call, patience)]
 
 
-def _by_group(evidence: list[Told]) -> list[dict[int, Call]]:
+def _by_group(evidence: list[RankEvidence]) -> list[dict[int, Call]]:
     """The calls of each process group by rank; the groups are in order."""
     groups: dict[str, dict[int, Call]] = {}
     for each in evidence:
@@ -113,13 +113,13 @@ def _is_pending(call: Call, patience: float) -> bool:
     return not call.is_over and call.age >= patience
 
 
-def _waits(by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float) -> list[_Wait]:
+def _waits(by_rank: Mapping[int, RankEvidence], groups: list[dict[int, Call]], patience: float) -> list[_Wait]:
     """One for each process group in which a rank waits."""
     found = ((calls, {r: call for r, call in calls.items() if _is_pending(call, patience)}) for calls in groups)
     return [_wait(by_rank, calls, pending) for calls, pending in found if pending]
 
 
-def _wait(by_rank: Mapping[int, Told], calls: dict[int, Call], pending: dict[int, Call]) -> _Wait:
+def _wait(by_rank: Mapping[int, RankEvidence], calls: dict[int, Call], pending: dict[int, Call]) -> _Wait:
     number = max(call.seq for call in pending.values())
     waiting = frozenset(rank for rank, each in pending.items() if each.seq == number)
     call = pending[min(waiting)]
@@ -141,14 +141,18 @@ def _main(waits: list[_Wait]) -> _Wait | None:
     return max(waits, key=lambda each: (bool(each.late), len(each.waiting), each.call.group), default=None)
 
 
-def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> frozenset[int]:
+def _roots(waits: list[_Wait], by_rank: Mapping[int, RankEvidence], patience: float) -> frozenset[int]:
     """The late ranks that wait in no collective themselves, or all late ranks if each of them waits."""
     late = frozenset(rank for wait in waits for rank in wait.late)
     return frozenset(rank for rank in late if not pending(by_rank[rank], patience)) or late
 
 
 def _of_waiting(
-    by_rank: Mapping[int, Told], wait: _Wait, late: frozenset[int], odd: frozenset[int], nodes: Mapping[MemberId, str]
+    by_rank: Mapping[int, RankEvidence],
+    wait: _Wait,
+    late: frozenset[int],
+    odd: frozenset[int],
+    nodes: Mapping[MemberId, str],
 ) -> Finding:
     where = f"{_call(wait.call)}, in which {_how_many(wait.waiting)}"
     if late and odd and not late & odd and not _have_ended(by_rank, late):
@@ -171,17 +175,17 @@ def _of_waiting(
     return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
 
 
-def _have_ended(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> bool:
+def _have_ended(by_rank: Mapping[int, RankEvidence], ranks: frozenset[int]) -> bool:
     """Ended ranks have no stack that could be compared."""
     return all(by_rank[rank].process == ENDED for rank in ranks)
 
 
 def _unlike(
-    by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float
-) -> dict[tuple[str, str], list[Told]] | None:
+    by_rank: Mapping[int, RankEvidence], groups: list[dict[int, Call]], patience: float
+) -> dict[tuple[str, str], list[RankEvidence]] | None:
     """The ranks that wait in one group but call different collectives, by operation and shape."""
     for calls in groups:
-        kinds: dict[tuple[str, str], list[Told]] = {}
+        kinds: dict[tuple[str, str], list[RankEvidence]] = {}
         for rank, call in calls.items():
             if _is_pending(call, patience):
                 kinds.setdefault((call.op, call.shape), []).append(by_rank[rank])
@@ -191,7 +195,7 @@ def _unlike(
 
 
 def _of_unlike(
-    by_rank: Mapping[int, Told], kinds: dict[tuple[str, str], list[Told]], nodes: Mapping[MemberId, str]
+    by_rank: Mapping[int, RankEvidence], kinds: dict[tuple[str, str], list[RankEvidence]], nodes: Mapping[MemberId, str]
 ) -> Finding:
     sizes = sorted(kinds.values(), key=len)
     many, few = sizes[-1], [each for ranks in sizes[:-1] for each in ranks]
@@ -205,12 +209,12 @@ def _of_unlike(
     return Finding(sentence, is_certain=True)
 
 
-def _call_of(each: Told, kind: tuple[str, str]) -> Call:
+def _call_of(each: RankEvidence, kind: tuple[str, str]) -> Call:
     return next(call for call in each.calls if (call.op, call.shape) == kind and not call.is_over)
 
 
 # -- stacks -------------------------------------------------------------------------------------------------------
-def _odd(evidence: list[Told]) -> frozenset[int]:
+def _odd(evidence: list[RankEvidence]) -> frozenset[int]:
     """The outliers: ranks whose stack differs from that of the majority. Empty if there are none, or no majority."""
     living = [each for each in evidence if each.process != ENDED]
     counts = Counter(each.stack for each in living)
@@ -225,7 +229,9 @@ def _odd(evidence: list[Told]) -> frozenset[int]:
     return frozenset()
 
 
-def _of_stacks(evidence: list[Told], odd: frozenset[int], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+def _of_stacks(
+    evidence: list[RankEvidence], odd: frozenset[int], patience: float, nodes: Mapping[MemberId, str]
+) -> Finding:
     by_rank = {each.rank: each for each in evidence}
     moves = any(call.age < patience for each in evidence for call in each.calls)
     if not any(each.stack or each.has_recorder for each in evidence):
@@ -249,13 +255,13 @@ def _of_stacks(evidence: list[Told], odd: frozenset[int], patience: float, nodes
 
 
 # -- sentences ----------------------------------------------------------------------------------------------------
-def _culprit(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
+def _culprit(ranks: list[RankEvidence], sentence: str, *, certain: bool) -> Finding:
     members = {each.member for each in ranks}
     member = members.pop() if len(members) == 1 else None
     return Finding(sentence, member, certain, ranks=frozenset(each.rank for each in ranks))
 
 
-def _ranks(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> list[Told]:
+def _ranks(by_rank: Mapping[int, RankEvidence], ranks: frozenset[int]) -> list[RankEvidence]:
     return [by_rank[rank] for rank in sorted(ranks)]
 
 
@@ -263,11 +269,11 @@ def _how_many(waiting: frozenset[int]) -> str:
     return f"{counted(len(waiting), 'rank')} {'waits' if len(waiting) == 1 else 'wait'}"
 
 
-def _has(ranks: list[Told]) -> str:
+def _has(ranks: list[RankEvidence]) -> str:
     return "has" if len(ranks) == 1 else "have"
 
 
-def names(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
+def names(ranks: list[RankEvidence], nodes: Mapping[MemberId, str]) -> str:
     """`rank 2 on worker-2 (node n1)`, `ranks 2, 3 on worker-2, worker-3`."""
     members = list(dict.fromkeys(each.member for each in ranks))
     numbers = ", ".join(str(each.rank) for each in ranks[:NAMED]) + (" and others" if len(ranks) > NAMED else "")
@@ -280,7 +286,7 @@ def _call(call: Call) -> str:
     return f"{call.op} number {call.seq}{name}" + (f" ({call.frame})" if call.frame else "")
 
 
-def _what_instead(ranks: list[Told]) -> str:
+def _what_instead(ranks: list[RankEvidence]) -> str:
     """What a single rank does instead of what the others wait for; empty for several ranks."""
     if len(ranks) != 1:
         return ""

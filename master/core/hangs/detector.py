@@ -31,7 +31,7 @@ from outrider.master.core.network.report import cut_sentence
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.placement import pod_status
 from outrider.master.core.state.generation import World
-from outrider.master.core.state.hangs import Collection, Suspicion, Told, Watch
+from outrider.master.core.state.hangs import Collection, RankEvidence, Suspicion, Watch
 from outrider.master.core.state.job import State
 from outrider.master.core.text import counted, seconds
 
@@ -62,9 +62,9 @@ def look(state: State, number: str) -> None:
 def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False) -> None:
     watch.questions += 1
     name = f"hang {watch.generation} {watch.questions}"
-    is_told = not is_sure and (progress_watch.is_counted(state) or own_limit(state, watch) is not None)
-    watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told, is_sure)
-    if is_told:
+    is_reported = not is_sure and (progress_watch.is_counted(state) or own_limit(state, watch) is not None)
+    watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_reported, is_sure)
+    if is_reported:
         request = f"The master asks its {counted(world.world_size, 'rank')} for stacks and collectives."
         text = f"{_quiet(state, watch)}. {request}"
         state.announce("HangSuspected", text, warning=True)
@@ -156,7 +156,7 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
         _end(state, watch, finding)
 
 
-def _let_work(state: State, watch: Watch, finding: Finding, evidence: list[Told]) -> None:
+def _let_work(state: State, watch: Watch, finding: Finding, evidence: list[RankEvidence]) -> None:
     """Gives a rank that works more time. Reported once, even if the ranks are asked again later."""
     watch.suspicion, was_lenient, watch.lenient = None, watch.looks.is_let_work, True
     watch.looks.is_let_work = True

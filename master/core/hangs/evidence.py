@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from outrider.master.core.hangs.evidence_reader import short
 from outrider.master.core.state.generation import Place
-from outrider.master.core.state.hangs import ENDED, STOPPED, STUCK, TRACED, Row, Rows, Told
+from outrider.master.core.state.hangs import ENDED, STOPPED, STUCK, TRACED, RankEvidence, Row, Rows
 from outrider.wire.ids import MemberId
 
 NOTHING = Row("", "", None, ())
@@ -19,7 +19,7 @@ NOTHING = Row("", "", None, ())
 
 def read(
     places: Iterable[Place], done: set[MemberId], collectives: Mapping[MemberId, Rows], stacks: Mapping[MemberId, Rows]
-) -> list[Told]:
+) -> list[RankEvidence]:
     """The evidence in the order of ranks. A rank that is missing in its member's answer has ended."""
     found = []
     for place in places:
@@ -32,13 +32,13 @@ def read(
     return sorted(found, key=lambda each: each.rank)
 
 
-def _of_rank(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> Told:
+def _of_rank(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> RankEvidence:
     """`one` is the row with the collectives of the rank, `other` the row with its stack."""
     rank = place.first_rank + local_rank
     if has_ended:
-        return Told(rank, place.member, ENDED)
+        return RankEvidence(rank, place.member, ENDED)
     process = one.process or other.process
-    return Told(
+    return RankEvidence(
         rank,
         place.member,
         process if process in (STOPPED, TRACED, STUCK) else "",

@@ -26,7 +26,7 @@ from outrider.master.core.hangs.culprit import Finding
 from outrider.master.core.hangs.limits import STEP
 from outrider.master.core.hangs.progress_watch import LOOK, watched
 from outrider.master.core.state.generation import World
-from outrider.master.core.state.hangs import ENDED, STOPPED, Call, Looks, Rows, Told, Watch
+from outrider.master.core.state.hangs import ENDED, STOPPED, Call, Looks, RankEvidence, Rows, Watch
 from outrider.master.core.state.job import State
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
@@ -70,7 +70,7 @@ def _look(state: State, watch: Watch) -> None:
     looks = watch.looks
     looks.asked += 1
     looks.request = f"look {watch.generation} {looks.asked}"
-    pause = (SLOWER - 1) * (state.now - watch.since) if looks.told else AGAIN
+    pause = (SLOWER - 1) * (state.now - watch.since) if looks.evidence else AGAIN
     progress_watch.look_at_ranks_in(state, watch, min(pause, LONGEST_PAUSE))
     hangs_diagnostics.ask(state, looks.request, "collectives", is_ours=True)
 
@@ -85,7 +85,7 @@ def answered(state: State, watch: Watch, world: World, answers: Mapping[MemberId
     looks = watch.looks
     looks.request = ""
     evidence = hangs_evidence.read(world.places.values(), world.done, answers, {})
-    before, looks.told = looks.told, evidence
+    before, looks.evidence = looks.evidence, evidence
     passed, looks.at = state.now - looks.at, state.now
     if looks.since != watch.since:
         return False
@@ -102,7 +102,7 @@ def answered(state: State, watch: Watch, world: World, answers: Mapping[MemberId
     return looks.doubtless is not None
 
 
-def has_worked(old: Told, new: Told, seconds: float) -> bool:
+def has_worked(old: RankEvidence, new: RankEvidence, seconds: float) -> bool:
     """Whether a rank has worked from one look to the next."""
     if new.is_stopped or new.process == ENDED or not _can_be_compared(old, new):
         return False
@@ -116,19 +116,19 @@ def has_worked(old: Told, new: Told, seconds: float) -> bool:
     return cpu or (old.used.io, old.used.tree) != (new.used.io, new.used.tree) or _has_sent(old, new, seconds)
 
 
-def _can_be_compared(old: Told, new: Told) -> bool:
+def _can_be_compared(old: RankEvidence, new: RankEvidence) -> bool:
     """Two looks compare only if the rank answered both or neither: otherwise the bytes of the store are unknown."""
     return old.has_recorder == new.has_recorder
 
 
-def _has_sent(old: Told, new: Told, seconds: float) -> bool:
+def _has_sent(old: RankEvidence, new: RankEvidence, seconds: float) -> bool:
     if not _can_be_compared(old, new) or old.used is None or new.used is None:
         return False
     return abs(new.used.net - old.used.net) > SIGNS_OF_LIFE * seconds
 
 
 # -- certain hangs ------------------------------------------------------------------------------------------------
-def certain_hang(evidence: list[Told], working: set[int], moving: set[int]) -> object:
+def certain_hang(evidence: list[RankEvidence], working: set[int], moving: set[int]) -> object:
     """What makes the hang certain, as a value that can be compared with that of another look; None if nothing does."""
     waiting = {each.rank: culprit.pending(each, PENDING) for each in evidence}
     calls = [call for own in waiting.values() for call in own]
@@ -145,7 +145,9 @@ def _is_in(rank: int, call: Call) -> bool:
     return call.is_of_all or rank in call.members
 
 
-def _mismatch(evidence: list[Told], waiting: Mapping[int, list[Call]], working: set[int], moving: set[int]) -> object:
+def _mismatch(
+    evidence: list[RankEvidence], waiting: Mapping[int, list[Call]], working: set[int], moving: set[int]
+) -> object:
     """A group in which all ranks wait, in collectives that can never complete together."""
     groups: dict[str, dict[int, Call]] = {}
     for rank, calls in waiting.items():
@@ -198,7 +200,7 @@ def is_idle_again(state: State, watch: Watch) -> bool:
     return False
 
 
-def at_work(finding: Finding, evidence: list[Told]) -> str:
+def at_work(finding: Finding, evidence: list[RankEvidence]) -> str:
     """`rank 0 on worker-0 works at up.py:7 hook, and 3 ranks wait for it`."""
     ranks = [each for each in evidence if each.rank in finding.ranks]
     waits = f"{counted(finding.waiting, 'rank')} {'waits' if finding.waiting == 1 else 'wait'}"

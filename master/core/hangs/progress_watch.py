@@ -102,7 +102,7 @@ def drop(state: State, watch: Watch, why: str) -> None:
     """Clears the suspicion: the generation does not hang."""
     suspicion, watch.suspicion = watch.suspicion, None
     look_in(state, watch)
-    if suspicion is not None and suspicion.is_told:
+    if suspicion is not None and suspicion.is_reported:
         state.announce("HangCleared", f"Generation {watch.generation} does not hang: {why}.")
 
 

@@ -72,7 +72,7 @@ Rows = Mapping[int, Row]
 ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
 
 
-class Told(NamedTuple):
+class RankEvidence(NamedTuple):
     """What is known of one rank."""
 
     rank: int
@@ -128,7 +128,7 @@ class Suspicion:
     """No progress for too long: the ranks are asked where they are."""
 
     requests: set[str]
-    is_told: bool
+    is_reported: bool
     """The user knows of it."""
     is_sure: bool = False
     """Two looks have shown it beyond doubt (`hangs.looks`)."""
@@ -146,7 +146,7 @@ class Looks:
     since: float = 0.0
     """The progress behind which they were made."""
     at: float = 0.0
-    told: list[Told] = field(default_factory=list)
+    evidence: list[RankEvidence] = field(default_factory=list)
     """When the last one was answered, and what it showed."""
     doubtless: object = None
     """What it had beyond doubt."""

@@ -68,7 +68,7 @@ class Comparison:
     open: dict[int, dict[Key, OwnTime]] = field(default_factory=dict)
     """Not judged yet, by first step."""
     judged: int = -1
-    told: frozenset[Key] = frozenset()
+    reporters: frozenset[Key] = frozenset()
     """Who told the window that was judged last."""
     ahead: Counter[Key] = field(default_factory=Counter)
     """Windows running that a rank has left out, and told a later one."""

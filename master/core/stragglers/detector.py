@@ -83,7 +83,7 @@ def _store(comparison: Comparison, key: Key, window: OwnTime) -> None:
     """Stores a window. A rank that is late for the window judged last is waited for in the next one."""
     step = window.first_step
     if step == comparison.judged:
-        comparison.told |= {key}
+        comparison.reporters |= {key}
     elif step > comparison.judged and comparison.ahead[key] >= OPEN and step not in comparison.open:
         comparison.aside[key], comparison.problems[key[0]] = window, AHEAD
     elif step > comparison.judged:
@@ -123,8 +123,10 @@ def _due(comparison: Comparison, ranks: int) -> int | None:
     """The oldest window, if it or a later one is complete, or too many are open."""
     if not comparison.open:
         return None
-    expected = len(comparison.told) or ranks
-    is_complete = any(len(each) >= expected and comparison.told <= each.keys() for each in comparison.open.values())
+    expected = len(comparison.reporters) or ranks
+    is_complete = any(
+        len(each) >= expected and comparison.reporters <= each.keys() for each in comparison.open.values()
+    )
     return min(comparison.open) if is_complete or len(comparison.open) > OPEN else None
 
 
@@ -133,7 +135,7 @@ def _judge(comparison: Comparison, window: dict[Key, OwnTime]) -> list[Named]:
     alike: dict[tuple[int, str], dict[Key, OwnTime]] = {}
     for key, own in sorted(window.items()):
         alike.setdefault((own.shape, own.source), {})[key] = own
-    comparison.told = frozenset(window)
+    comparison.reporters = frozenset(window)
     paces: dict[Key, Lag] = {}
     of_two = False
     for ranks in alike.values():
