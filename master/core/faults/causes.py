@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from outrider.master.core.faults import error_signature
 from outrider.master.core.spec import FAIL, RESTART
-from outrider.master.core.state.generation import Episode, Failure
+from outrider.master.core.state.generation import Failure, Incident
 
 FREE_PORT_CLASHES = 5
 
@@ -17,7 +17,7 @@ FREE_PORT_CLASHES = 5
 class Case(NamedTuple):
     """The end of a generation by a fault, and the budgets that are left."""
 
-    episode: Episode
+    incident: Incident
     made_step: bool
     now: float
     errors_before: tuple[str, int]
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     @property
     def failure(self) -> Failure | None:
         """The root cause among the failures of ranks; None if something else ended the generation."""
-        return first(self.episode.failures) if self.episode.failures else None
+        return first(self.incident.failures) if self.incident.failures else None
 
     @property
     def errors(self) -> tuple[str, int]:
@@ -79,25 +79,25 @@ def is_certain(failure: Failure | None) -> bool:
 
 # -- causes -------------------------------------------------------------------------------------------------------
 def judged(case: Case) -> Found | None:
-    return Found("its restart is already charged") if case.episode.charged else None
+    return Found("its restart is already charged") if case.incident.charged else None
 
 
 def second_try(case: Case) -> Found | None:
-    return Found("all ranks are restarted once more in a moment") if case.episode.again_at > case.now else None
+    return Found("all ranks are restarted once more in a moment") if case.incident.again_at > case.now else None
 
 
 def free(case: Case) -> Found | None:
-    return Found(f"no rank caused it: {case.episode.fault.reason}") if case.episode.free else None
+    return Found(f"no rank caused it: {case.incident.fault.reason}") if case.incident.free else None
 
 
 def port_taken(case: Case) -> Found | None:
-    clashes = [failure for failure in case.episode.failures if error_signature.is_port_clash(failure.exit)]
+    clashes = [failure for failure in case.incident.failures if error_signature.is_port_clash(failure.exit)]
     is_free = bool(clashes) and case.port_clashes < FREE_PORT_CLASHES
     return Found("the rendezvous port was in use", clashes[0]) if is_free else None
 
 
 def failed_by_rule(case: Case) -> Found | None:
-    by_time = sorted(case.episode.failures, key=earliest_cause)
+    by_time = sorted(case.incident.failures, key=earliest_cause)
     return next((Found(each.ruling[1], each) for each in by_time if each.ruling[0] == FAIL), None)
 
 
@@ -132,7 +132,7 @@ def no_restart_left(case: Case) -> Found | None:
 
 
 def anything_else(case: Case) -> Found | None:
-    return Found(case.episode.fault.reason, case.failure)
+    return Found(case.incident.fault.reason, case.failure)
 
 
 # -- if every rank fails at import --------------------------------------------------------------------------------

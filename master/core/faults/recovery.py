@@ -21,7 +21,7 @@ from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle, progress, readiness
 from outrider.master.core.generation import resume as generation_resume
 from outrider.master.core.state import budgets
-from outrider.master.core.state.generation import Episode, Failure, Fault, World
+from outrider.master.core.state.generation import Failure, Fault, Incident, World
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.occurrences import FaultNoted, RankDone
@@ -108,9 +108,9 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
 
 def start_failed(state: State, member: Member, reason: str, error: str) -> None:
     begin(state, "StartFailed", reason, member, free=bool(member.leaving) or member.deleting)
-    episode = state.faults.episode
-    if episode is not None and error_signature.is_port_clash_text(error):
-        episode.free = faults_verdict.is_free_port_clash(state)
+    incident = state.faults.incident
+    if incident is not None and error_signature.is_port_clash_text(error):
+        incident.free = faults_verdict.is_free_port_clash(state)
 
 
 def start_overdue(state: State, number: str) -> None:
@@ -141,7 +141,7 @@ def begin(state: State, kind: str, reason: str, member: Member | None, *, free: 
         return
     fault = _note(state, kind, reason, member)
     if state.stage == RUNNING:
-        state.faults.episode = Episode(state.generation, fault, state.now, free=free)
+        state.faults.incident = Incident(state.generation, fault, state.now, free=free)
         lifecycle.stop(state, reason)
     elif state.stage == COMMITTING:
         lifecycle.stop(state, reason)
@@ -181,11 +181,11 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
     failures = [_failure(state, world, member, first_rank + end.local_rank, end) for end in bad]
     if any(not progress.made_no_step(state, end) for end in bad):
         world.made_step = True
-    episode = state.faults.episode
-    if state.stage == RUNNING and (episode is None or episode.generation != generation):
+    incident = state.faults.incident
+    if state.stage == RUNNING and (incident is None or incident.generation != generation):
         _open(state, world, member, failures)
-    elif episode is not None and episode.generation == generation:
-        _add(state, world, episode, failures)
+    elif incident is not None and incident.generation == generation:
+        _add(state, world, incident, failures)
 
 
 def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
@@ -209,10 +209,10 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
     """Opens the incident with the first failure of this generation."""
     cause = causes.first(failures)
     fault = _note(state, "WorkerExited", causes.sentence(cause), member, cause.exit)
-    state.faults.episode = Episode(world.generation, fault, state.now, failures)
+    state.faults.incident = Incident(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
-            faults_verdict.all_fail_at_import(state, state.faults.episode, world)
+            faults_verdict.all_fail_at_import(state, state.faults.incident, world)
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
         state.message = (
@@ -222,30 +222,30 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
     lifecycle.stop(state, fault.reason)
 
 
-def _add(state: State, world: World, episode: Episode, failures: list[Failure]) -> None:
+def _add(state: State, world: World, incident: Incident, failures: list[Failure]) -> None:
     """Adds failures to the incident; the first rank to fail is the root cause, effects come last."""
-    episode.failures.extend(failures)
-    cause = causes.first(episode.failures)
+    incident.failures.extend(failures)
+    cause = causes.first(incident.failures)
     for failure in failures:
         what = "as an effect of the first failure" if failure.is_effect else "at the same moment"
         sentence = causes.sentence(failure)
         reason = sentence if failure is cause else f"{sentence.rstrip('.')}, {what}."
         state.announce("WorkerExited", reason, failure.member, warning=True)
-    if episode.fault.kind in ("WorkerExited", "WorkersGone"):
-        episode.free = episode.free and cause.is_effect
+    if incident.fault.kind in ("WorkerExited", "WorkersGone"):
+        incident.free = incident.free and cause.is_effect
         member = state.members.get(cause.member)
-        _set_cause(state, episode.fault, "WorkerExited", member, causes.sentence(cause), cause.exit)
-        episode.fault.member = cause.member
+        _set_cause(state, incident.fault, "WorkerExited", member, causes.sentence(cause), cause.exit)
+        incident.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
-        if _all_failed_alike(world, episode.failures):
-            faults_verdict.all_fail_at_import(state, episode, world)
+        if _all_failed_alike(world, incident.failures):
+            faults_verdict.all_fail_at_import(state, incident, world)
     elif state.stage == RUNNING:
-        lifecycle.stop(state, episode.fault.reason)
+        lifecycle.stop(state, incident.fault.reason)
 
 
 def evidence(state: State, generation: Generation) -> list[Failure]:
-    episode = state.faults.episode
-    return episode.failures if episode is not None and episode.generation == generation else []
+    incident = state.faults.incident
+    return incident.failures if incident is not None and incident.generation == generation else []
 
 
 # -- errors of the script at import -------------------------------------------------------------------------------
@@ -272,10 +272,10 @@ def _all_failed_alike(world: World, failures: list[Failure]) -> bool:
 
 def end_hold(state: State, number: str) -> None:
     """Not every rank failed at import, so this is a fault like any other."""
-    world, episode = state.world, state.faults.episode
-    if world is None or episode is None or state.stage != RUNNING or str(world.generation.number) != number:
+    world, incident = state.world, state.faults.incident
+    if world is None or incident is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
-    lifecycle.stop(state, episode.fault.reason)
+    lifecycle.stop(state, incident.fault.reason)
 
 
 # -- members that are lost ----------------------------------------------------------------------------------------
@@ -314,24 +314,24 @@ def member_isolated(state: State, member: Member, reason: str, generation: Gener
 def is_torn(state: State) -> bool:
     """Whether ranks have ended recently with nothing but errors of torch.distributed, no loss of a member explains it,
     and no later generation trains yet."""
-    episode, world = state.faults.episode, state.world
-    if episode is None or not episode.failures or not all(failure.is_effect for failure in episode.failures):
+    incident, world = state.faults.incident, state.world
+    if incident is None or not incident.failures or not all(failure.is_effect for failure in incident.failures):
         return False
-    if state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind in LOSSES:
+    if state.now - incident.began_at > EFFECT_WITHIN or incident.fault.kind in LOSSES:
         return False
-    return world is None or world.generation == episode.generation or not world.made_step
+    return world is None or world.generation == incident.generation or not world.made_step
 
 
 def partitioned(state: State, kind: str, reason: str, member: Member) -> None:
     """This member is replaced because it and another cannot reach each other: that ends the generation."""
-    episode, world = state.faults.episode, state.world
-    if episode is not None and is_torn(state):
-        episode.free = True
-        if episode.charged:
-            episode.charged = False
+    incident, world = state.faults.incident, state.world
+    if incident is not None and is_torn(state):
+        incident.free = True
+        if incident.charged:
+            incident.charged = False
             budgets.give_back(state.faults.restarts)
-        if state.stage == STOPPING and world is not None and world.generation == episode.generation:
-            _set_cause(state, episode.fault, kind, member, reason, None)
+        if state.stage == STOPPING and world is not None and world.generation == incident.generation:
+            _set_cause(state, incident.fault, kind, member, reason, None)
             state.announce(kind, reason, member.id, warning=True)
             return
     begin(state, kind, reason, member, free=True)
@@ -339,22 +339,22 @@ def partitioned(state: State, kind: str, reason: str, member: Member) -> None:
 
 def _becomes_cause(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
     """Whether this loss is the root cause of the newest incident; if so, makes it that."""
-    episode = state.faults.episode
-    if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
+    incident = state.faults.incident
+    if incident is None or state.now - incident.began_at > EFFECT_WITHIN or incident.fault.kind == kind:
         return False
-    if episode.fault.kind in LOSSES:
+    if incident.fault.kind in LOSSES:
         return False
     world = state.world
-    if world is not None and world.generation != episode.generation and member.id in world.places:
+    if world is not None and world.generation != incident.generation and member.id in world.places:
         return False  # it took part in a later generation, so this is another fault
-    own = [f for f in episode.failures if not f.is_effect]
-    is_own = all(f.member == member.id for f in own) and (episode.failures or episode.fault.member == member.id)
+    own = [f for f in incident.failures if not f.is_effect]
+    is_own = all(f.member == member.id for f in own) and (incident.failures or incident.fault.member == member.id)
     if not is_own:
         return False
-    _set_cause(state, episode.fault, kind, member, reason, None)
-    episode.free = free
-    if episode.charged and free:
-        episode.charged = False
+    _set_cause(state, incident.fault, kind, member, reason, None)
+    incident.free = free
+    if incident.charged and free:
+        incident.charged = False
         budgets.give_back(state.faults.restarts)
     cost = "; it costs no restart" if free else ""
     state.announce(kind, f"{reason} This explains the earlier failures of ranks{cost}.", member.id,

@@ -17,7 +17,7 @@ from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle
 from outrider.master.core.state import budgets
 from outrider.master.core.state import links as state_links
-from outrider.master.core.state.generation import Episode, Failure, World
+from outrider.master.core.state.generation import Failure, Incident, World
 from outrider.master.core.state.job import State
 
 CONTINUE, WAIT, FAIL = "continue", "wait", "fail"
@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
 def of(case: Case, table: tuple[Row, ...] = TABLE) -> Verdict:
     row, found = next((row, found) for row in table if (found := row.is_it(case)))
     patience = LAST_LOOK if case.is_undecided else LAST_WORD
-    is_early = case.now < case.episode.began_at + patience
+    is_early = case.now < case.incident.began_at + patience
     if row.may_be_explained and not causes.is_certain(found.failure) and is_early:
         return Verdict(WAIT, f"{found.reason}, unless the loss of a member explains it", by=row.is_it)
     return Verdict(row.action, found.reason, row.is_charged, found.failure, row.is_it)
@@ -86,34 +86,34 @@ def of(case: Case, table: tuple[Row, ...] = TABLE) -> Verdict:
 # -- the consequence ----------------------------------------------------------------------------------------------
 def settle(state: State) -> bool:
     """Decides after the survivors have stopped. True if the job continues; False if it has failed or waits."""
-    episode, world = state.faults.episode, state.world
-    if episode is None or world is None or episode.generation != world.generation:
+    incident, world = state.faults.incident, state.world
+    if incident is None or world is None or incident.generation != world.generation:
         return True  # no fault has ended it
-    case = _case(state, episode, world)
+    case = _case(state, incident, world)
     verdict = of(case)
     if verdict.action == WAIT:
-        last_word = max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN)
-        again = episode.again_at if verdict.by is causes.second_try else last_word
+        last_word = max(incident.began_at + LAST_WORD, state.now + LOOK_AGAIN)
+        again = incident.again_at if verdict.by is causes.second_try else last_word
         state.deadlines.set(("last word", ""), again)
     elif verdict.by is causes.port_taken:
-        episode.free = is_free_port_clash(state)
+        incident.free = is_free_port_clash(state)
     elif verdict.is_charged:
         budgets.use(state.faults.restarts, state.spec.restart_decay, state.now)
-        episode.charged, state.faults.same_error = True, case.errors
+        incident.charged, state.faults.same_error = True, case.errors
     elif verdict.action == FAIL:
         state.faults.same_error = case.errors
-        _fail(state, episode, verdict)
+        _fail(state, incident, verdict)
     return verdict.action == CONTINUE
 
 
-def all_fail_at_import(state: State, episode: Episode, world: World) -> None:
+def all_fail_at_import(state: State, incident: Incident, world: World) -> None:
     """Every rank has failed before its first step: the job fails at once, or is restarted once more."""
-    verdict = of(_case(state, episode, world), AT_IMPORT)
+    verdict = of(_case(state, incident, world), AT_IMPORT)
     if verdict.action == FAIL:
-        _fail(state, episode, verdict)
+        _fail(state, incident, verdict)
         return
-    episode.again_at = state.now + SECOND_TRY
-    cause = causes.sentence(causes.first(episode.failures))
+    incident.again_at = state.now + SECOND_TRY
+    cause = causes.sentence(causes.first(incident.failures))
     lifecycle.stop(state, f"{cause} {verdict.reason} in {SECOND_TRY:g} s.")
 
 
@@ -126,10 +126,10 @@ def is_free_port_clash(state: State) -> bool:
     return True
 
 
-def _case(state: State, episode: Episode, world: World) -> Case:
+def _case(state: State, incident: Incident, world: World) -> Case:
     spec, allowed = state.spec, lifecycle.max_restarts(state)
     return Case(
-        episode=episode,
+        incident=incident,
         made_step=world.made_step,
         now=state.now,
         errors_before=state.faults.same_error,
@@ -142,9 +142,9 @@ def _case(state: State, episode: Episode, world: World) -> Case:
     )
 
 
-def _fail(state: State, episode: Episode, verdict: Verdict) -> None:
+def _fail(state: State, incident: Incident, verdict: Verdict) -> None:
     failure = verdict.failure
-    reason = episode.fault.reason if failure is None else causes.sentence(failure)
+    reason = incident.fault.reason if failure is None else causes.sentence(failure)
     code = 1 if failure is None else error_signature.exit_code(failure.exit)
     traceback = "" if failure is None else failure.exit.traceback
     generation_job_end.fail(state, code, f"{reason.rstrip('.')}; {verdict.reason}.", traceback)

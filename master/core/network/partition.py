@@ -126,8 +126,8 @@ def is_undecided(state: State) -> bool:
 
 def ended(state: State, member: Member) -> None:
     """Ranks of a member have ended. If only errors of torch.distributed are known, the links are probed."""
-    episode = state.faults.episode
-    if episode is not None and recovery.is_torn(state) and episode.failures[0].member == member.id:
+    incident = state.faults.incident
+    if incident is not None and recovery.is_torn(state) and incident.failures[0].member == member.id:
         ask(state, [member.id], is_sudden=True)
 
 

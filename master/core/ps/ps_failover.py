@@ -88,14 +88,14 @@ def _wait(job: PsState) -> None:
 
 def _excuse(job: PsState, seat: Seat) -> None:
     """What has ended here is an effect."""
-    episode = seat.state.faults.episode
-    if episode is None or episode.free or episode.charged or seat.state.stage != STOPPING:
+    incident = seat.state.faults.incident
+    if incident is None or incident.free or incident.charged or seat.state.stage != STOPPING:
         return
-    if not episode.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in episode.failures):
+    if not incident.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in incident.failures):
         return  # somebody has killed it, or its script is wrong
     seat.state.faults.excuse()
     text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
-    let(job, seat, partial(seat.state.announce, "LostPsSideEffect", text, episode.fault.member))
+    let(job, seat, partial(seat.state.announce, "LostPsSideEffect", text, incident.fault.member))
 
 
 # -- sessions that are stuck --------------------------------------------------------------------------------------

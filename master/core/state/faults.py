@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from outrider.master.core.state.budgets import Budget
 from outrider.master.core.state.durability import Moment, durable, transient
-from outrider.master.core.state.generation import Episode, Fault
+from outrider.master.core.state.generation import Fault, Incident
 from outrider.wire.ids import RankIndex
 
 
@@ -29,7 +29,7 @@ class Faults:
     noted: list[Fault] = durable(list, "faults")
     counts: dict[str, int] = durable(dict, "fault_counts")
     """By kind, of all that there ever were."""
-    episode: Episode | None = transient(None)
+    incident: Incident | None = transient(None)
     same_error: tuple[str, int] = durable(("", 0))
     """The error of the last generations that made no step, and how many running."""
     port_clashes: int = durable(0)
@@ -45,5 +45,5 @@ class Faults:
 
     def excuse(self) -> None:
         """What has ended the generation is an effect of something else."""
-        if self.episode is not None:
-            self.episode.free = True
+        if self.incident is not None:
+            self.incident.free = True

@@ -69,7 +69,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Episode:
+class Incident:
     """One generation's end by a fault: the evidence, and what was made of it."""
 
     generation: Generation

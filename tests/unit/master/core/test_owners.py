@@ -47,7 +47,7 @@ def parts(function: ast.AST) -> Iterator[str]:
 
 
 def path(of: ast.expr) -> list[str]:
-    """`seat.state.faults.episode` in its names."""
+    """`seat.state.faults.incident` in its names."""
     match of:
         case ast.Attribute(value=value, attr=name):
             return [*path(value), name]

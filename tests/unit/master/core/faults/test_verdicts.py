@@ -9,7 +9,7 @@ from outrider.master.core.faults.causes import FREE_PORT_CLASHES, Case
 from outrider.master.core.faults.verdict import AT_IMPORT, CONTINUE, FAIL, LAST_LOOK, LAST_WORD, TABLE, WAIT
 from outrider.master.core.spec import FAIL as RULE_FAILS
 from outrider.master.core.spec import RESTART
-from outrider.master.core.state.generation import Episode, Failure, Fault
+from outrider.master.core.state.generation import Failure, Fault, Incident
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages.generation import WorkerExit
 
@@ -28,10 +28,10 @@ def failure(*, signal: int | None = None, error: str = "ValueError", message: st
 def case(*failures: Failure, left: int = 3, free: bool = False, charged: bool = False, again_at: float = 0.0,
          now: float = LATE, **known: object) -> Case:  # fmt: skip
     fault = Fault(0.0, "WorkerExited", MemberId("worker-0"), "worker-0 is gone.", FIRST)
-    episode = Episode(FIRST, fault, 0.0, list(failures), charged, free, again_at)
+    incident = Incident(FIRST, fault, 0.0, list(failures), charged, free, again_at)
     given: dict[str, object] = {"made_step": False, "errors_before": ("", 0), "crash_loop": 3, "allowed": 3,
                                 "port_clashes": 0, "has_stdin": False, "is_undecided": False, **known}  # fmt: skip
-    return Case(episode=episode, now=now, left=left, **given)  # type: ignore[arg-type]
+    return Case(incident=incident, now=now, left=left, **given)  # type: ignore[arg-type]
 
 
 SIGNATURE = failure().signature
