@@ -54,7 +54,7 @@ def a_rank_that_runs_out_of_memory_is_replaced_by_a_pod_with_twice_as_much(job: 
     ended = failed(job, old)
     assert memory_of(ended) == ("350Mi", "700Mi")
     assert trainer_end(ended)["exitCode"] == 137
-    job.event("MemoryLimitRaised", f"The replacement of {job.member(old)} gets 1400Mi instead of 700Mi")
+    job.event("MemoryLimitRaised", f"{job.member(old)} ran out of memory. Its replacement gets 1400Mi instead of 700Mi")
     job.event("MemberFailed", job.member(old), "out of memory")
     until(lambda: job.status().get("memory") == {"1": "1400Mi"}, job.story)
     shown = {job.pod(member["id"]): member["memory"] for member in job.status()["members"]}

@@ -25,9 +25,9 @@ BEGIN = b"Traceback (most recent call last):"
 LIKE_EFFECT = re.compile(r"connection (closed|reset|refused)|broken pipe|timed? ?out|NCCL|gloo", re.IGNORECASE)
 """Errors that may turn out to be an effect of another rank's end: the traceback waits for the next event."""
 RANK = re.compile(r"^Rank (\d+) ")
-EFFECT = ": an effect of it."
+EFFECT = ", as an effect of the first failure."
 """The end of the master's reason (`outrider.master.core.faults.recovery`) for a rank that failed because of another."""
-TOO = ": at the same moment."
+TOO = ", at the same moment."
 
 
 @dataclass(slots=True)

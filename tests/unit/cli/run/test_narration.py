@@ -85,7 +85,7 @@ def test_the_summary_shows_equal_faults_once() -> None:
 
 
 def test_an_error_caused_by_the_end_of_another_rank_is_not_logged() -> None:
-    effect = event(1, "WorkerExited", "worker-0") | {"reason": "Rank 0 on worker-0 failed: an effect of it."}
+    effect = event(1, "WorkerExited", "worker-0") | {"reason": "Rank 0 on worker-0 failed, as an effect of the first failure."}
     assert logged(effect) == []
 
 
@@ -132,7 +132,7 @@ def exited(seq: int, rank: int, how: str, behind: str = ".", generation: str = "
     return event(seq, "WorkerExited", f"worker-{rank}", generation) | {"reason": reason, "severity": "warning"} | more
 
 
-EFFECT, TOO = ": an effect of it.", ": at the same moment."
+EFFECT, TOO = ", as an effect of the first failure.", ", at the same moment."
 
 
 def test_ranks_that_end_because_of_another_one_are_one_line_before_the_next_event() -> None:
@@ -143,7 +143,7 @@ def test_ranks_that_end_because_of_another_one_are_one_line_before_the_next_even
     assert [line.split(" ", 2)[2] for line in lines] == [
         "WorkerExited: Rank 1 on worker-1 failed with ValueError: nan.",
         "5 other ranks ended because of it or in the same way; see `outrider logs`",
-        "WorkerExited: Rank 7 on worker-7 failed with KeyError: 'x': at the same moment.",
+        "WorkerExited: Rank 7 on worker-7 failed with KeyError: 'x', at the same moment.",
         "generation 1.2: 2 members, 4 ranks, rendezvous at 127.0.0.1:20002",
     ]
 
