@@ -129,8 +129,8 @@ def it_is_drawn_while_it_runs_and_when_it_is_over(job: Training) -> None:
     assert all(one.end <= two.begin for one, two in zip(found.spans, found.spans[1:], strict=False))
     lost = [event for event in job.events() if event["kind"] == "MemberLost"]
     killed = [event for event in job.events() if "was killed by SIGKILL" in event["reason"]]
-    explained = {event["generation"] for event in lost if " That explains " in event["reason"]}
-    told = {event["reason"].partition(" That explains ")[0] for event in lost}
+    explained = {event["generation"] for event in lost if " This explains " in event["reason"]}
+    told = {event["reason"].partition(" This explains ")[0] for event in lost}
     told |= {event["reason"] for event in killed if event["generation"] not in explained}
     assert told <= {mark.reason for mark in found.faults}
     assert max(rate for _, _, rate in rates(found.steps)) > 0
