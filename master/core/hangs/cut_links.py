@@ -1,4 +1,4 @@
-"""Replaces one of two members that cannot reach each other if no rank makes a step, before that counts as a hang."""
+"""Replaces one of two disconnected members if no rank makes a step, before that counts as a hang."""
 
 from __future__ import annotations
 
