@@ -165,7 +165,8 @@ class Laws:
         world, spec = self.world, self.world.scenario.spec
         failed_the_check = bool(pod.bad) and "the node check" in reason
         fits_a_rule = bool(spec.rules) and "recovery.rules" in reason
-        hung_twice = "more than one hang" in reason and world.hangs.are_repeated(pod.member)
+        again = "more than one hang" in reason or "hangs again" in reason  # the release before says the second
+        hung_twice = again and world.hangs.are_repeated(pod.member)
         is_slow = spec.exclude_stragglers and world.own_times.is_slow(pod.member)
         return failed_the_check or fits_a_rule or hung_twice or is_slow
 

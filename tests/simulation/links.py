@@ -10,6 +10,7 @@ In every third seed two members are cut from each other for long, beside all the
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING
 
 from outrider.master.core.hangs.detector import KIND as HUNG
@@ -25,7 +26,8 @@ LATELY = 6.0
 """Seconds after its end in which a cut may still be taken for one."""
 DECIDED_WITHIN = 20.0
 """Beyond the longest limit of a phase: to look, to ask the ranks, to be sure."""
-CUT = "cannot reach each other"
+CUT = re.compile("cannot (?:reach|see) each other")
+"""The words of this release, and of the one before."""
 OFTEN, LONG = 0.33, (40.0, 120.0)
 
 
@@ -47,13 +49,13 @@ class Links:
             self.world.faults.cut(*self._rng.sample(pods, 2), self._rng.uniform(*LONG))
 
     def announced(self, master: Master, action: Announce) -> None:
-        if action.kind == "LinkDown" and CUT in action.reason and self.world.masters.term == master.term:
+        if action.kind == "LinkDown" and CUT.search(action.reason) and self.world.masters.term == master.term:
             self.named += 1
             first, second = (dict(action.detail)[key] for key in ("first", "second"))
             if not self._was_cut(first, second):
                 self.world.broken(f"{first} and {second}, which see each other, are said not to: {action.reason}")
 
-        if action.kind == HUNG and CUT in action.reason and self._waits_for(master):
+        if action.kind == HUNG and CUT.search(action.reason) and self._waits_for(master):
             self.world.broken(
                 f"a world begins again on a link that is cut, though one of the two may go: {action.reason}"
             )
@@ -61,7 +63,7 @@ class Links:
     def is_cause(self, member: str, reason: str) -> bool:
         """It is deleted because it and another one cannot see each other, and that is so; or was, when it was first
         to be deleted: what was decided and told is done, however long the API server refuses it."""
-        if CUT not in reason:
+        if not CUT.search(reason):
             return False
         if (member, reason) not in self._decided:
             self.parted += 1
