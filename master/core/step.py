@@ -98,7 +98,7 @@ def _look(state: State) -> None:
 
 
 def _advance(state: State) -> None:
-    pod_status.strangers_done(state)
+    pod_status.unsupervised_done(state)
     for rule in RULES:
         if state.is_over:
             break

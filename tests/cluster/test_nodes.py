@@ -87,7 +87,7 @@ def test_training_goes_on_where_a_node_is_not_ready_and_a_pod_that_cannot_go_the
     pod, node = job.pod("worker-1"), node_of(job, job.pod("worker-1"))
     assert node != node_of(job, job.pod("worker-0"))
     kubelets.freeze(node)
-    assert "training goes on: worker-1" in job.event("NodeNotReady", node)["message"]
+    assert "continue training: worker-1" in job.event("NodeNotReady", node)["message"]
     same, _ = job.training(4, more=steps_of(job.now()[1]) + 50)
     assert same == restart
 

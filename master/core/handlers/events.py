@@ -80,7 +80,7 @@ def _began(state: State, event: Began) -> None:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
         state.announce("JobStarted", text)
         autoscaler.first(state)
-        spec_update.tell_remarks(state, ())
+        spec_update.announce_remarks(state, ())
         owner_scaling.begin(state)
     readiness.note_staffing(state)
     state.mark_status()
@@ -166,7 +166,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     StatusSaved: _status_saved,
     ScaleRequested: lambda state, event: scaling_resize.scale(state, event.replicas),
     ScalingAsked: lambda state, _event: autoscaler.resume(state),
-    TurnTold: placement_admission.told,
+    TurnTold: placement_admission.admission_changed,
     SpecChanged: _edited,
     RestartRequested: lambda state, event: scaling_resize.restart(state, event.at_checkpoint),
     RestartRejected: lambda state, event: scaling_resize.restart_refused(state, event.why),

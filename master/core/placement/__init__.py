@@ -1,1 +1,1 @@
-"""Which pods there are to be, which rank index each has, and where they may run."""
+"""Which pods the job needs, which rank index each has, and on which nodes they may run."""

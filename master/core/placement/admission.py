@@ -1,9 +1,9 @@
-"""The least members that a job needs are placed together, or it waits its turn without any.
+"""Admission: a job gets room for its minimum number of members at once, or queues without any pod.
 
-A scheduler that places one pod after the other may give two jobs half of what each needs, and both would hold that for
-ever. So where several jobs lack room for their least, the oldest keeps what it has; the others give their pods back and
-wait behind it (`k8s.elasticjob.queueing` says who). Members that have trained keep their pods, and what is in their
-memory.
+A scheduler that places one pod after the other can give two jobs half of what each needs, and both would keep that
+forever. So if several jobs lack room for their minimum, the oldest keeps its pods. The others delete theirs and queue
+behind it (`k8s.elasticjob.queueing` decides the order). Members that have trained keep their pods and the contents of
+their memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outrider.wire.ids import NO_GENERATION
 
 
 def lacks_room(state: State) -> bool:
-    """None of its members has trained, some find no room, and those that have some are fewer than a world needs."""
+    """Whether no member has trained yet, some find no room, and those with room are fewer than the minimum."""
     if (
         state.stage != GATHERING
         or state.placement.suspended
@@ -35,37 +35,37 @@ def _placed(state: State) -> int:
     return sum(member.is_usable and not member.unschedulable for member in state.members.values())
 
 
-def told(state: State, event: TurnTold) -> None:
-    """Behind whom it waits from now on, or that it is its turn."""
+def admission_changed(state: State, event: TurnTold) -> None:
+    """Queues the job behind another one, or admits it."""
     if state.ends or state.placement.suspended or event.behind == state.placement.waits_behind:
         return
     if event.behind and not lacks_room(state):
-        return  # it has found room meanwhile
+        return  # the job has found room meanwhile
     if event.behind:
-        _wait(state, event.behind)
+        _queue(state, event.behind)
     else:
-        _go(state)
+        _admit(state)
     readiness.note_staffing(state)
     state.mark_status()
 
 
-def _wait(state: State, behind: str) -> None:
+def _queue(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
     state.placement.waits_behind, state.message = behind, ""
     state.placement.forget_losses()
-    text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
-    text += f": the job {formation.waits_behind(state, behind)}. Its pods are given back meanwhile."
+    text = f"There is room for {placed} of the {counted(least, 'member')} that a generation needs"
+    text += f": the job {formation.waits_behind(state, behind)}. Its pods are deleted until then."
     state.announce("WaitingForCapacity", text, warning=True)
 
 
-def _go(state: State) -> None:
-    who = formation.neighbour(state, state.placement.waits_behind)
-    state.announce("CapacityRequested", f"The job has waited behind {who}; its pods are asked for again.")
+def _admit(state: State) -> None:
+    other = formation.neighbour(state, state.placement.waits_behind)
+    state.announce("CapacityRequested", f"The job has waited behind {other}; its pods are requested again.")
     forget(state)
 
 
 def forget(state: State) -> None:
-    """It waits behind nobody."""
+    """Takes the job out of the queue."""
     if state.placement.waits_behind:
         state.placement.waits_behind = ""
         state.placement.forget_losses()

@@ -1,8 +1,8 @@
-"""Pods that the platform will not make. A quota is used up, a policy forbids them, or their namespace is being deleted.
+"""Pods that the platform refuses to create: quota used up, forbidden by a policy, or the namespace is terminating.
 
-A request that got lost is repeated within seconds (`placement.replicas.creation_failed`). One that was refused would be
-refused again, so it is repeated slowly, told once for all members that are refused alike, and nobody waits for the pod.
-Where no pod will ever be made the job asks for none any more: it ends with its namespace.
+A request that got lost is repeated within seconds (`placement.replicas.creation_failed`). A refused one would be
+refused again, so it is repeated slowly, the job does not wait for the pod, and one Event covers all members that are
+refused for the same reason. If the refusal is final, the job creates no more pods: it ends with its namespace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 
 FIRST_AGAIN = 5.0
+"""Seconds from the first refusal to the next request; each further refusal doubles them."""
 SLOWEST = 60.0
+"""The most seconds between two requests for a refused pod."""
 NUMBERS = re.compile(r"\d+")
 
 
@@ -31,7 +33,7 @@ def refused(state: State, event: CreateRejected) -> None:
     else:
         delay = min(FIRST_AGAIN * 2 ** (member.create_failures - 1), SLOWEST)
         state.deadlines.set(("create", member.id), state.now + delay)
-        _tell(state, member, event.reason)
+        _announce(state, member, event.reason)
     readiness.refresh(state, member)
     state.mark_status()
 
@@ -39,22 +41,20 @@ def refused(state: State, event: CreateRejected) -> None:
 def _close(state: State, reason: str) -> None:
     if not state.placement.closed:
         state.placement.closed = reason
-        state.announce("NamespaceTerminating", f"No pod can be made for this job any more: {reason}.", warning=True)
+        state.announce("NamespaceTerminating", f"The job can create no more pods: {reason}.", warning=True)
 
 
-def _tell(state: State, member: Member, reason: str) -> None:
-    """Used amounts and names of pods differ from one refusal to the next."""
+def _announce(state: State, member: Member, reason: str) -> None:
+    """Once a reason, compared without its numbers: used amounts and pod names differ from one refusal to the next."""
     same = NUMBERS.sub("", reason)
     if same not in state.placement.refusals:
         state.placement.refusals.add(same)
-        text = (
-            f"{member.id} is refused by the cluster: {reason}. Nobody waits for it, and it is asked for again slowly."
-        )
+        text = f"The cluster refuses to create {member.id}: {reason}. The job does not wait for it and retries slowly."
         state.announce("CreateRejected", text, member.id, warning=True)
 
 
 def taken(state: State, member: Member) -> None:
-    """A pod that had been refused is there: what is refused from now on is news."""
+    """Forgets the refusals when a refused pod exists after all, so that the next refusal emits an Event again."""
     if member.create_failures:
         member.create_failures = 0
         state.placement.refusals.clear()

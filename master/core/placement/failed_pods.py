@@ -1,12 +1,12 @@
-"""Failed pods are kept, so that their logs and specs can be read: the newest `keepFailedPods` of each rank index.
+"""Keeps the newest `keepFailedPods` failed pods of each rank index, so that users can read their logs and specs.
 
-A pod that was evicted or preempted is left as failed by its kubelet too. It is counted with them, and goes before those
-that failed by themselves: there is less to be read in it. A kept pod must hold nothing: where something in it still
-runs some time after it has failed, because its sidecar was never reached or the platform starts its containers again,
-it is deleted. Whoever would train on in it trains alone. What was kept is in the saved status, and the platform's list
-shows it to a new master anyway.
+The kubelet leaves an evicted or preempted pod as failed too. It counts like the others, and is deleted before those
+that failed by themselves, because there is less to read in it. A kept pod must hold no resources and run no ranks: they
+would train alone. So a pod in which something still runs some time after it failed is deleted; that happens if its
+sidecar was never reached, or the platform restarts its containers. The saved status names the kept pods, and a new
+master also finds them in the platform's list.
 
-Pods of other controllers are theirs to keep.
+Pods of other controllers are kept or deleted by those.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, PodUid, RankIndex
 
 LINGERS = 15.0
-"""Seconds that the rest of a pod has to end after its trainer: a sidecar that was told to finish needs one."""
+"""Seconds in which the rest of a pod must end after its trainer: a sidecar that received Finish needs one."""
 FINISHES = 100.0
-"""Seconds for one that failed by our word, and whose trainer has yet to end: its sidecar allows it 90 (a save)."""
+"""Seconds in which a trainer must end after the master failed its pod: its sidecar allows it 90 (for a save)."""
 GRACE = 10.0
+"""Seconds of grace with which a failed pod is deleted."""
 DELETE_AGAIN = 5.0
+"""Seconds until a failed deletion is repeated."""
 
 
 def keep(state: State, member: Member) -> None:
-    """It has failed, as the platform shows or by our word; when it is over, an older one may be one too many."""
+    """Keeps the pod of a member that has failed, as the platform shows or as the master decided.
+
+    Once nothing in it runs any more, an older one may exceed `keepFailedPods`.
+    """
     if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.placement.failed_pods:
         return
     state.placement.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
@@ -37,14 +42,14 @@ def keep(state: State, member: Member) -> None:
 
 
 def _hide(state: State, member: MemberId, uid: PodUid) -> None:
-    """Where its place, or the master's, has an address, its replacement is looked for there."""
+    """Removes a failed pod from the Service: the address of its rank index, or the master's, is its replacement's."""
     if state.spec.has_addresses or state.spec.has_master:
-        reason = f"{member} has failed: it is not reached at the address of its place any more."
+        reason = f"{member} has failed: the address of its rank index no longer points to it."
         state.act(HidePod(member, uid, state.generation, reason))
 
 
 def seen(state: State, pod: PodSeen) -> None:
-    """A kept pod is shown once more."""
+    """Updates a kept pod from what the platform reports of it."""
     kept = state.placement.failed_pods.get(pod.member)
     if kept is None or kept.uid != pod.uid or pod.phase == "terminating":
         return
@@ -57,13 +62,13 @@ def seen(state: State, pod: PodSeen) -> None:
     elif pod.phase == "failed":
         state.deadlines.set(key, min(state.now + LINGERS, state.deadlines.at(key) or float("inf")))
     elif pod.reason.startswith("Restarted"):
-        _delete(state, pod.member, kept, "the platform starts it again, and it would train alone")
-    elif state.deadlines.at(key) is None and not kept.deleting:  # an earlier master has failed it
+        _delete(state, pod.member, kept, "the platform has restarted it, and its ranks would train alone")
+    elif state.deadlines.at(key) is None and not kept.deleting:  # an earlier master failed it
         state.deadlines.set(key, state.now + FINISHES)
 
 
 def remains(state: State, left: PodGone) -> None:
-    """Its machine was taken from it: nothing of it runs, and the platform shows it until somebody deletes it."""
+    """Keeps a pod that was taken from its node: nothing in it runs, and the platform lists it until it is deleted."""
     if state.spec.is_adopted or state.is_over:
         return
     member = state.members.get(left.member)
@@ -79,7 +84,7 @@ def remains(state: State, left: PodGone) -> None:
 
 
 def lingers(state: State, member_id: str) -> None:
-    """It has had its time to end, or the last attempt to delete it failed."""
+    """Deletes a kept pod whose time to end is over, or whose last deletion failed."""
     kept = state.placement.failed_pods.get(MemberId(member_id))
     if kept is None:
         return
@@ -87,7 +92,7 @@ def lingers(state: State, member_id: str) -> None:
     if kept.is_over:
         trim(state)
     else:
-        _delete(state, MemberId(member_id), kept, "something in it still runs, and holds what it has")
+        _delete(state, MemberId(member_id), kept, "something in it still runs and holds its resources")
 
 
 def gone(state: State, member: MemberId, uid: PodUid) -> None:
@@ -98,7 +103,7 @@ def gone(state: State, member: MemberId, uid: PodUid) -> None:
 
 
 def listed(state: State, shown: set[MemberId]) -> None:
-    """Everything that there is: what is not in it was deleted while nobody watched."""
+    """Forgets kept pods that are missing in the platform's full list: they were deleted while no master watched."""
     for member in [m for m in state.placement.failed_pods if m not in shown]:
         gone(state, member, state.placement.failed_pods[member].uid)
 
@@ -110,7 +115,7 @@ def deletion_failed(state: State, action: DeletePod) -> None:
 
 
 def trim(state: State) -> None:
-    """O(failed pods), when one more is over or the user wants fewer."""
+    """Deletes failed pods beyond `keepFailedPods`: O(failed pods), when one more is over or the user wants fewer."""
     most = state.spec.keep_failed_pods
     if most is None:
         return
@@ -123,14 +128,14 @@ def trim(state: State) -> None:
         for member in members[: max(len(members) - most, 0)]:
             kept, text = (
                 state.placement.failed_pods[member],
-                f"only {counted(most, 'failed pod')} a rank index are kept",
+                f"only {counted(most, 'failed pod')} per rank index {'is' if most == 1 else 'are'} kept",
             )
             if kept.is_over:
                 _delete(state, member, kept, f"{text} (keepFailedPods)")
 
 
 def _age(member: MemberId) -> tuple[int, str]:
-    """Ids only grow."""
+    """A sort key, oldest first: the numbers of ids only grow."""
     number = member.rpartition("-")[2]
     return (int(number) if number.isdigit() else 0, member)
 

@@ -1,11 +1,11 @@
-"""Which GPUs each of several members of one machine has.
+"""Divides the GPUs of one machine among its local members.
 
 A local member stands for a node, and each counts LOCAL_RANK from 0: without a division all of them would use the
-machine's first GPUs. A share belongs to a rank index, not to a member: whoever takes over a rank index (a
-replacement, a spare) gets the GPUs of the one it replaces. So spares need none of their own, and nobody has to remember
-who has what.
+machine's first GPUs. A share belongs to a rank index, not to a member: a member that takes over a rank index (a
+replacement, a spare) gets the GPUs of the member that it replaces. So spares need no GPUs of their own, and no
+assignment has to be stored.
 
-Members that are wanted at the most are counted, not those that run: a share does not change while a job grows.
+The division counts the maximum number of members, not those that run: a share does not change while a job grows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from collections.abc import Sequence
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
 NAMED = 16
+"""The most members that a sentence names."""
 
 Share = tuple[str, ...]
 
 
 def listed(value: str) -> Share:
-    """The devices that CUDA reads in CUDA_VISIBLE_DEVICES: up to the first entry that is none (-1), and nothing where
-    one is named twice."""
+    """The devices in a value of CUDA_VISIBLE_DEVICES, as CUDA reads it.
+
+    CUDA stops at the first entry that is not a device (-1), and sees no device at all if one is named twice.
+    """
     found: list[str] = []
     for entry in (part.strip() for part in value.split(",")):
         if not DEVICE.fullmatch(entry):
@@ -32,33 +35,35 @@ def listed(value: str) -> Share:
 
 
 def shares(devices: Sequence[str], members: int, nproc: int) -> tuple[Share, ...]:
-    """By rank index; empty where there is nothing to divide. Equal ones, and what is left over stays unused. Where that
-    would be fewer GPUs than a member has ranks, each has one for every rank, as far as there are so many, and members
-    share GPUs."""
+    """The share of each rank index; empty if there is nothing to divide.
+
+    Shares are equal, and what is left over stays unused. If an equal share has fewer GPUs than a member has ranks
+    (`nproc`), each share has one GPU per rank, or all GPUs if there are fewer, and members share GPUs.
+    """
     if members < 2 or not devices:
         return ()
     width = len(devices) // members
     if width < nproc:
         width = min(nproc, len(devices))
-    turns = [range(index * width, (index + 1) * width) for index in range(members)]
-    return tuple(tuple(devices[place % len(devices)] for place in turn) for turn in turns)
+    spans = [range(index * width, (index + 1) * width) for index in range(members)]
+    return tuple(tuple(devices[number % len(devices)] for number in span) for span in spans)
 
 
 def a_member(devices: int, members: int) -> int:
-    """What `--nproc-per-node gpu` means: a node's GPUs are those of a member's share."""
+    """The ranks per member that `--nproc-per-node gpu` means: as many as the GPUs of a member's share, at least 1."""
     return max(1, devices // members) if devices else 0
 
 
 def sentence(given: Sequence[Share], devices: Sequence[str], role: str) -> str:
-    """Who has what, by the names of the first members."""
-    told = "; ".join(f"{role}-{index} has {','.join(share)}" for index, share in enumerate(given[:NAMED]))
+    """A sentence with the share of each of the first `NAMED` members."""
+    named = "; ".join(f"{role}-{index} has {','.join(share)}" for index, share in enumerate(given[:NAMED]))
     others = f"; and so on, {len(given)} members" if len(given) > NAMED else ""
     unused = [device for device in devices if not any(device in share for share in given)]
-    return f"GPUs: {told}{others}" + (f"; not used: {','.join(unused)}" if unused else "")
+    return f"GPUs: {named}{others}" + (f"; not used: {','.join(unused)}" if unused else "")
 
 
 def warning(given: Sequence[Share], nproc: int) -> str:
-    """Why this division may not work; empty where each rank has a GPU of its own."""
+    """Why this division may not work; empty if each rank has a GPU of its own."""
     devices = {device for share in given for device in share}
     ranks = len(given) * nproc
     if ranks <= len(devices):

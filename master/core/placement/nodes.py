@@ -1,14 +1,14 @@
-"""Nodes that are not Ready, or gone: a witness, never a verdict.
+"""Nodes that are not Ready, or deleted: evidence about their members, never a verdict.
 
-The platform says of a node only that its kubelet is heard. So what is done depends on the members there:
+A node's condition only says whether the platform hears its kubelet. What the master does depends on each member there:
 
-* one that reports is left alone, and the users are told so once;
-* one that has not started is replaced: nobody knows when its kubelet will begin with it;
-* one that is silent is judged at once: for a node that is not Ready no peer needs to be asked, and silence of half of
-  the job is not put down to the master's own network, because the platform does not hear that machine either;
-* one on a node that the cluster has deleted has no future: if it reports it leaves as one that was told to go, before
-  its pod is taken away; if it is silent it is given up at once, by force. Where the node comes back before that, and
-  nobody has its place yet, it stays.
+* A member that reports is left alone; one Event says so.
+* A member that has not started is replaced, because its kubelet may never start it.
+* A silent member is judged at once. If its node is not Ready, no peer needs to be asked, and silence of half of the
+  job is not put down to the master's own network: the platform does not hear that machine either.
+* A member on a node that the cluster has deleted cannot stay. If it reports, it drains before its pod is removed; if it
+  is silent, its pod is deleted at once, by force. If the node comes back before that, and no replacement has the
+  member's rank index yet, the member stays.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from outrider.wire.ids import MemberId
 GONE_GRACE = 40.0
 """Seconds until the cluster removes the pods of a node that it has deleted (kube-controller-manager: podgc)."""
 NAMED = 5
+"""The most members that an Event names."""
 
 
 def seen(state: State, event: NodeSeen) -> None:
@@ -41,7 +42,7 @@ def seen(state: State, event: NodeSeen) -> None:
     if event.is_ready or not there or state.is_over:
         return
     if before is None or before.is_gone != event.is_gone:
-        _tell(state, event, there)
+        _announce(state, event, there)
     for member in there:
         _look_at(state, member, event)
 
@@ -58,20 +59,20 @@ def _is_going(member: Member) -> bool:
     return member.deleting or member.grace_ends is not None
 
 
-def _tell(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
+def _announce(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
     what = f"N{failure_detector.not_ready(event)[1:]}."
     heard = [m for m in there if is_heard(m)]
     if not heard:
-        text = f"{what} Nothing is heard of what runs there: {_names(there)}."
+        text = f"{what} Its members do not report: {_names(there)}."
     elif event.is_gone:
-        text = f"{what} Until replacements are ready training goes on with what reports from there: {_names(heard)}."
+        text = f"{what} Members that still report from it train until their replacements are ready: {_names(heard)}."
     else:
-        text = f"{what} What reports from there is left alone, and training goes on: {_names(heard)}."
+        text = f"{what} Members that still report from it continue training: {_names(heard)}."
     state.announce("NodeGone" if event.is_gone else "NodeNotReady", text, warning=True)
 
 
 def _look_at(state: State, member: Member, event: NodeSeen) -> None:
-    """What waited for a witness is looked at now: when all has been read that came with this word."""
+    """Sets the member's deadlines to now, so that they run once everything that arrived with this event is read."""
     if member.life == SILENT and event.is_gone:
         state.deadlines.set(("replace", member.id), state.now)
     elif member.doubt is not None:
@@ -85,8 +86,10 @@ def _look_at(state: State, member: Member, event: NodeSeen) -> None:
 
 
 def unstarted(state: State, member_id: str) -> None:
-    """It waited for a kubelet when that was last heard of. A master that was paused reads first that the node is not
-    Ready, and then that all is well again."""
+    """Gives up a member that has not started on a node that is still not Ready.
+
+    The node is looked up again: a master that was paused reads first that it is not Ready, then that it is Ready again.
+    """
     member = state.members.get(MemberId(member_id))
     node = None if member is None else state.placement.nodes.get(member.node)
     if member is not None and node is not None and _is_unstarted(member):

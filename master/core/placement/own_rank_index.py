@@ -1,9 +1,9 @@
-"""Pods that say their own rank index. Another controller counts them (an Indexed Job, a JobSet), and makes a pod anew
-while the one before it still terminates.
+"""Pods that name their own rank index, because another controller numbers them (an Indexed Job, a JobSet).
 
-Who says its rank index gets that one and no other, and where somebody who says it goes, nobody else is put in its
-place. It waits for it until whoever has it is no more, or cannot be part of another world while this one could. Who has
-it and said nothing was given it because it was free, and gets another.
+Such a controller creates a replacement while the pod before it still terminates. A member that names a rank index gets
+that one and no other, and no other member fills it when such a member is lost. The member waits for it while another
+member that named it too is usable. It takes the index once that member is gone, or is unusable while the new one can
+start. A holder that did not name the index has it only because it was vacant, and gets another one.
 """
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ from outrider.wire.ids import RankIndex
 
 
 def is_spare(member: Member) -> bool:
-    """Any place may be its."""
+    """Whether the member may get any rank index."""
     return member.rank_index is None and member.own_index is None
 
 
 def settle(state: State) -> None:
-    """Gives those their places who have waited for them."""
+    """Assigns rank indexes to the members that wait for the one they named."""
     waiting = [m for m in sorted(state.members.values(), key=placement_rank_index.age) if _waits(m)]
     if not waiting:
         return
     holders = {m.rank_index: m for m in state.members.values() if m.rank_index is not None}
     for member in waiting:
-        place = member.own_index
-        assert place is not None
-        holder = holders.get(place)
+        index = member.own_index
+        assert index is not None
+        holder = holders.get(index)
         if holder is None or (readiness.can_start(member) and _gives_way(holder)):
-            placement_rank_index.promote(state, member, place, holder)
-            holders[place] = member
+            placement_rank_index.promote(state, member, index, holder)
+            holders[index] = member
             if holder is not None and holder.own_index is None:
                 _give_another(state, holder, holders, waiting)
 
 
 def came(state: State, member: Member) -> None:
-    """A new pod: a word where two that stay say the same, which is a mistake of whoever wrote it there."""
+    """Reports two pods that name the same rank index and both stay: a mistake of the controller that set it."""
     holder = placement_rank_index.holder_of(state, member.own_index) or member
     if _waits(member) and not _gives_way(holder):
-        text = f"{member.id} says rank index {member.own_index}, which {holder.id} says and has: it waits for its end."
+        text = f"{member.id} and {holder.id} both name rank index {member.own_index}: {holder.id} has it, and "
+        text += f"{member.id} waits until {holder.id} ends."
         state.announce("RankIndexConflict", text, member.id, warning=True)
 
 
@@ -54,10 +55,10 @@ def _gives_way(holder: Member) -> bool:
 
 
 def _give_another(state: State, member: Member, holders: dict[RankIndex, Member], waiting: list[Member]) -> None:
-    """The lowest that is nobody's and that nobody waits for; where there is none it stands by."""
-    said = {m.own_index for m in waiting}
-    free = (r for r in map(RankIndex, state.indexes) if r not in holders and r not in said)
-    place = next(free, None)
-    if place is not None and member.is_usable:
-        placement_rank_index.promote(state, member, place, None)
-        holders[place] = member
+    """Assigns the lowest rank index that is vacant and that no member waits for; without one, the member is a spare."""
+    named = {m.own_index for m in waiting}
+    free = (r for r in map(RankIndex, state.indexes) if r not in holders and r not in named)
+    index = next(free, None)
+    if index is not None and member.is_usable:
+        placement_rank_index.promote(state, member, index, None)
+        holders[index] = member

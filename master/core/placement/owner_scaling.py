@@ -1,13 +1,13 @@
-"""A job whose pods another controller makes. Its size is its owner's, and its user may scale either of the two.
+"""The size of a job whose pods another controller creates: users may scale the owner or the ElasticJob.
 
-Who was changed last, leads. Where the ElasticJob's user asks for a size, the owner is asked for it (`ResizeOwner`): for
-more at once, for fewer when no world needs the surplus any more, because the owner takes its pods without asking. Where
-the owner's user does, the ElasticJob follows (`FollowOwner`), and what then changes in it is nobody's wish. The two are
-told apart by the size that the owner was last seen to have, which the next master knows too: only a change of it is its
-user's.
+The most recent scale operation wins. If a user scales the ElasticJob, the master resizes the owner (`ResizeOwner`): up
+at once, down once the surplus members are in no generation, because the owner picks which pods it deletes. If a
+user scales the owner, the master changes the ElasticJob (`FollowOwner`), and that change does not count as a request.
+To distinguish the two, the master stores the owner's last known size, also for the next master: only a change of it
+is a user's.
 
-Where the owner itself is over, so is the job: nobody makes another pod. Kubernetes tells only that it gave up, so the
-last fault stands beside it.
+If the owner has ended, so has the job, because no more pods are created. Kubernetes only says that the owner gave up,
+so the message also has the last fault.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from outrider.master.core.text import counted
 
 ASKING = (ResizeOwner, FollowOwner)
 AGAIN = 30.0
+"""Seconds from the first failed resize to the next attempt; each further failure doubles them."""
 SLOWEST = 1800.0
+"""The most seconds between two attempts."""
 
 
 def sized(state: State, event: OwnerSized) -> None:
-    """The owner was read: it has this size."""
+    """Compares the owner's size, as just read, with the job's."""
     known, state.placement.owner.size = state.placement.owner.size, event.replicas
     if event.replicas == known or not state.spec.is_adopted or state.is_over:
         return
@@ -35,26 +37,28 @@ def sized(state: State, event: OwnerSized) -> None:
         state.placement.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
     elif event.replicas < 1:
-        state.announce("OwnerScaledByUser", "The owner of the pods wants none any more; the job waits for members.")
+        state.announce("OwnerScaledByUser", "The owner of the pods was scaled to 0; the job waits for members.")
     else:
         _follow(state)
     readiness.note_staffing(state)
 
 
 def ended(state: State, event: OwnerEnded) -> None:
-    """The owner was read: it is over."""
+    """Ends the job, because its owner has ended."""
     if not state.spec.is_adopted or state.is_over:
         return
     if event.succeeded:
         generation_job_end.succeed(state, f"{event.why}.")
         return
     last = f" The last fault before it: {state.faults.noted[-1].reason}" if state.faults.noted else ""
-    generation_job_end.fail(state, 1, f"{event.why}; it makes no more pods.{last}")
+    generation_job_end.fail(state, 1, f"{event.why}; it creates no more pods.{last}")
 
 
 def hold(state: State) -> None:
-    """At the end of a step: nothing is restarting where the owner wants no pods and has taken them all. When it wants
-    some again, the next world waits for all of them, as a first one does."""
+    """At the end of a step: sets the phase to pending if the owner is scaled to 0 and has deleted all pods.
+
+    Once it is scaled up again, the next generation waits for all members, as a first one does.
+    """
     if state.stage != GATHERING or state.placement.suspended or (state.phase, state.message) == ("pending", ""):
         return
     if formation.is_nobody_wanted(state):
@@ -65,14 +69,14 @@ def hold(state: State) -> None:
 def _follow(state: State) -> None:
     size = state.placement.owner.size
     assert size is not None
-    reason = f"The owner of the pods wants {counted(size, 'pod')} instead of {state.target}; the ElasticJob follows."
+    reason = f"The owner of the pods was scaled from {state.target} to {counted(size, 'pod')}; the ElasticJob follows."
     state.announce("OwnerScaledByUser", reason)
     state.placement.owner.led_from = state.target
     state.act(FollowOwner(size, state.generation, reason))
 
 
 def resize(state: State) -> None:
-    """At the end of a step: asks the owner for the size that is wanted, once it may."""
+    """At the end of a step: resizes the owner to the desired size, once that is allowed."""
     owner = state.placement.owner
     if not state.spec.is_adopted or state.ends or state.placement.suspended or owner.size in (None, 0, state.target):
         return
@@ -83,7 +87,7 @@ def resize(state: State) -> None:
     if state.target < owner.size and _needs_surplus(state):
         return
     owner.asked = state.target
-    reason = f"The owner of the pods is asked for {counted(state.target, 'pod')} instead of {owner.size}."
+    reason = f"The owner of the pods is scaled from {owner.size} to {counted(state.target, 'pod')}."
     state.announce("OwnerScaled", reason)
     state.act(ResizeOwner(state.target, state.generation, reason))
 
@@ -95,16 +99,16 @@ def _needs_surplus(state: State) -> bool:
 
 
 def failed(state: State, error: str) -> None:
-    """The owner, or the ElasticJob that was to follow it, could not be changed."""
+    """Schedules another attempt after the owner, or the ElasticJob that was to follow it, could not be changed."""
     delay = min(AGAIN * 2**state.placement.owner.failures, SLOWEST)
     state.placement.owner.failures += 1
     text = f"The owner of the pods and the ElasticJob have different sizes, and neither could be changed: {error}."
-    state.announce("OwnerScaleFailed", f"{text} It is tried again in {delay:.0f} s.", warning=True)
+    state.announce("OwnerScaleFailed", f"{text} The master retries in {delay:.0f} s.", warning=True)
     state.deadlines.set(("owner", ""), state.now + delay)
 
 
 def due(state: State) -> None:
-    """Another try."""
+    """Tries again to give the owner and the ElasticJob the same size."""
     state.placement.owner.asked = None
     if state.placement.owner.led_from == state.target and state.placement.owner.size not in (None, 0, state.target):
         _follow(state)
@@ -112,6 +116,6 @@ def due(state: State) -> None:
 
 
 def begin(state: State) -> None:
-    """A new job: its ElasticJob was made with the owner's size."""
+    """Stores the owner's size of a new job, whose ElasticJob was created with that size."""
     if state.spec.is_adopted:
         state.placement.owner.size = state.spec.replicas

@@ -1,8 +1,8 @@
-"""What the platform says about pods: they appear, change, and go.
+"""Handles what the platform reports about pods: they appear, change and disappear.
 
-A pod that goes without having been told to is a fault of its member; one that failed by itself also uses the budget of
-relaunches. A pod that was deleted because the job got smaller, because its member was replaced, or because the job is
-over is no fault.
+A pod that disappears although the master did not stop it is a fault of its member; one that failed by itself also uses
+the relaunch budget. A pod that was deleted because the job became smaller, its member was replaced, or the job has
+ended does not count as a fault.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.membership import Finish
 
 PAST_KEPT = 64
-BY_OUR_WORD = ("MemberFailed", "MemberExcluded")
-"""Faults after which a pod stays to be read."""
+"""The most removed members that are remembered."""
+KEEPS_POD = ("MemberFailed", "MemberExcluded")
+"""Faults after which the pod is kept, so that users can read its log."""
 ABSENT_AFTER = 4.0
-"""Times `start_patience`: so long after nobody waits for it any more a pod that was never heard is given up."""
+"""Multiple of `start_patience` after which a pod that never reported is deleted, counted from when it was overdue."""
 
 
 def listed(state: State, event: PodsListed) -> None:
-    """Everything there is: what is known and not in it is gone."""
+    """Handles the full list of pods: a known pod that is not in it is gone."""
     state.listed = True
     shown = {pod.member for pod in event.pods}
     failed_pods.listed(state, shown | {pod.member for pod in event.remains})
@@ -50,7 +51,7 @@ def listed(state: State, event: PodsListed) -> None:
         seen(state, pod)
     for member in [m for _id, m in sorted(state.members.items())]:
         if member.id not in shown and member.uid is not None:
-            gone(state, PodGone(member.id, member.uid, "it is not there any more"))
+            gone(state, PodGone(member.id, member.uid, "the platform no longer lists it"))
         elif member.id not in shown and state.stage != "rebuilding":
             replicas.not_shown(state, member)
     for left in event.remains:
@@ -59,7 +60,7 @@ def listed(state: State, event: PodsListed) -> None:
 
 
 def seen(state: State, pod: PodSeen) -> None:
-    """A pod in some state."""
+    """Handles one pod, in whatever state the platform shows it."""
     failed_pods.seen(state, pod)
     member = state.members.get(pod.member)
     if pod.member in state.placement.past or (member is not None and member.uid is not None and member.uid != pod.uid):
@@ -82,7 +83,8 @@ def seen(state: State, pod: PodSeen) -> None:
         return
     if pod.reason.startswith("Restarted") and member.greeted:
         failure_detector.heard(state, member)
-        state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
+        text = f"The platform has restarted a container of {member.id}: {pod.reason}."
+        state.announce("PodRestarted", text, member.id)
     if (member.pod_phase, member.unschedulable) != was:
         _changed(state, member, pod)
         failed_pods.seen(state, pod)
@@ -94,11 +96,11 @@ def seen(state: State, pod: PodSeen) -> None:
 
 
 def _take_over(state: State, member: Member, pod: PodSeen) -> None:
-    """What the platform says of it is so."""
+    """Copies what the platform reports about the pod into its member."""
     unreached.note(state, member, pod)
     is_first = member.uid is None
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
-    if is_first and member.deleting and member.has_controller:  # it was dismissed while it was being made
+    if is_first and member.deleting and member.has_controller:  # dismissed while its pod was being created
         delete_pod.again(state, member.id)
     if pod.phase == ENDED_WELL:
         state.placement.ended_well.add(member.id)
@@ -117,22 +119,25 @@ def _take_over(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def _has_failed_for_memory(state: State, member: Member, pod: PodSeen, is_news: bool) -> bool:
-    """It runs, and its container was out of memory: it fails where its successor may have more."""
+    """Fails a running member whose container ran out of memory, if its replacement may have more."""
     if pod.phase != "running" or not pod.out_of_memory or member.is_stranger or state.is_over:
         return False
     if not oom.may_have_more(state, member):
         if is_news:
             oom.explain(state, member)
         return False
-    how = pod.reason or "its container ended for that and was started again"
+    how = pod.reason or "its container was killed for that and restarted"
     fail(state, member, f"{member.id} ran out of memory: {how}; {oom.raised(state, member)}.", KILLED)
     failed_pods.seen(state, pod)
     return True
 
 
 def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
-    """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id. One
-    whose label was taken away and is there again is itself."""
+    """Whether this is the successor of a past pod with the same name.
+
+    Other controllers (a StatefulSet) give a replacement the name of the pod before it; the master's pods get the next
+    id. A pod whose label was removed and set again counts as its own successor.
+    """
     before = state.placement.past.get(pod.member)
     if before is not None and before.taken_out and before.uid == pod.uid:
         return pod.phase in ("pending", "running")
@@ -141,12 +146,14 @@ def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
 
 
 def _is_known_failure(state: State, pod: PodSeen) -> bool:
-    """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's. One that
-    failed by our word may not have ended yet."""
+    """Whether an earlier master handled this failure: announced it, charged it to a budget and replaced the pod.
+
+    A pod that the master failed may not have ended yet.
+    """
     kept = state.placement.failed_pods.get(pod.member)
     if kept is not None and kept.uid == pod.uid:
         return True
-    return pod.phase == "failed" and any(f.member == pod.member and f.kind in BY_OUR_WORD for f in state.faults.noted)
+    return pod.phase == "failed" and any(f.member == pod.member and f.kind in KEEPS_POD for f in state.faults.noted)
 
 
 def _as_it_failed(state: State, pod: PodSeen) -> Member:
@@ -157,12 +164,12 @@ def _as_it_failed(state: State, pod: PodSeen) -> Member:
 
 def _changed(state: State, member: Member, pod: PodSeen) -> None:
     if pod.unschedulable:
-        text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. {_who_waits(state, member)}."
+        text = f"{member.id} cannot be scheduled: {pod.reason or 'no room'}. {_consequence(state, member)}."
         state.announce("FailedScheduling", text, member.id, warning=True)
         autoscaler.note_room(state, member)
     if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
         member.finished = True
-        state.announce("MemberSucceeded", f"{member.id} has ended with code 0, unsupervised.", member.id)
+        state.announce("MemberSucceeded", f"{member.id} has ended with code 0, without supervision.", member.id)
     elif pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
         generation_job_end.fail(state, 1, _ran_alone(member))
     elif pod.phase == "succeeded" and not state.is_over and prior_success.was_told_elsewhere(state, member):
@@ -180,8 +187,11 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
-    """Somebody deletes it. The clock of whoever says until when may be an hour away from ours: a moment that is over
-    by our clock says nothing, and then it has the whole grace from now on."""
+    """The pod is being deleted, by a user, a controller or the platform.
+
+    The clock behind the pod's deadline may be an hour away from the master's: a deadline that has passed by the
+    master's clock is ignored, and the pod then has its whole grace from now on.
+    """
     ends = state.now + grace
     if pod.ends_at is not None and pod.ends_at - state.unix_offset >= state.now:
         ends = min(ends, pod.ends_at - state.unix_offset)
@@ -190,35 +200,38 @@ def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
         scaling_resize.must_leave(state, member, pod.reason, max(ends - state.now, 0.0))
 
 
-def _who_waits(state: State, member: Member) -> str:
-    """In O(1): with many members, many may find no room."""
+def _consequence(state: State, member: Member) -> str:
+    """Whether the job waits for a member without room; O(1), because many members may lack room at once."""
     others = len(state.ready) + len(state.coming) - (member.id in state.ready or member.id in state.coming)
     least = state.spec.min_members
     if state.world is not None or others >= least:
-        return "Nobody waits for it"
-    return f"The job waits: a world needs {counted(least, 'member')}, and {others} can come"
+        return "The job does not wait for it"
+    return f"The job waits: a generation needs {counted(least, 'member')}, and {others} can come"
 
 
 def _has_run_alone(state: State, member: Member) -> bool:
-    """One that was told to go ended for that, as an evicted pod does whose template had not come yet; and where a
-    generation was formed the hooks were met, be it by members that are no more, or under an earlier master. A master
-    that follows another one waits for what its members say of it."""
-    is_told_to_go = bool(member.leaving) or member.deleting
+    """Whether the member's command ended without Outrider's hooks, so that it was never part of a generation.
+
+    A member that has to leave ended for that reason, as does an evicted pod whose template had not connected yet. If a
+    generation was ever formed, the hooks have worked, perhaps on members that are gone, or under an earlier master. A
+    new master waits until its members report.
+    """
+    has_to_leave = bool(member.leaving) or member.deleting
     is_known = state.stage != REBUILDING and not state.number
-    return is_known and not is_told_to_go and not any(m.mode for m in state.members.values())
+    return is_known and not has_to_leave and not any(m.mode for m in state.members.values())
 
 
 def _ran_alone(member: Member) -> str:
-    """Nobody was ever ready for a generation: with each relaunch one more script would run without its ranks."""
+    """Why the job fails: no member was ever ready, and each relaunch would run one more script without its ranks."""
     return (
-        f"The command of {member.id} has ended with code 0, and no template or launcher was ever met on any member: it "
-        f"ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start there (OUTRIDER_DEBUG=1 "
-        f"makes them print why) or no sidecar was reached."
+        f"The command of {member.id} has ended with code 0, and no template or launcher of any member ever connected: "
+        f"it ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start (set OUTRIDER_DEBUG=1 to "
+        f"print why), or they did not reach a sidecar."
     )
 
 
 def gone(state: State, event: PodGone) -> None:
-    """The pod is no longer there, or nothing of it runs any more."""
+    """Handles a pod that no longer exists, or in which nothing runs any more."""
     if event.remains:
         failed_pods.remains(state, event)
     else:
@@ -249,41 +262,48 @@ def gone(state: State, event: PodGone) -> None:
 
 
 def _taken_out(state: State, member: Member, reason: str) -> None:
-    """Its ranks end, or they would train on beside the next world. Where its label comes back, it may too."""
+    """Removes a member whose pod was taken out of the job, and stops its ranks.
+
+    They would otherwise train beside the next generation. If the pod's label comes back, the member may too.
+    """
     member.taken_out = reason
-    _lost(state, member, "MemberLost", f"{member.id} is no pod of the job any more: {reason}. Its ranks are ended.")
+    text = f"{member.id} no longer belongs to the job: {reason}. Its ranks are stopped."
+    _lost(state, member, "MemberLost", text)
 
 
-def strangers_done(state: State) -> None:
-    """At the end of a step: the strangers that ended with code 0 have finished the job, or a part of one that failed
-    elsewhere, which begins again."""
+def unsupervised_done(state: State) -> None:
+    """At the end of a step: ends the job once all members with a key mismatch have ended with code 0.
+
+    If one of them failed, the job begins again, and the others count as failed too.
+    """
     done = [m for member_id in sorted(state.membership.strangers) if (m := state.members[member_id]).finished]
     if not done or state.is_over or unsupervised.in_the_way(state):
         return
     if not state.membership.lost_a_stranger:
         generation_job_end.succeed(
-            state, f"All that ran unsupervised has ended with code 0: {', '.join(m.id for m in done)}."
+            state, f"All members that ran without supervision have ended with code 0: {', '.join(m.id for m in done)}."
         )
         return
     for member in done:
-        _lost(state, member, "MemberFailed", f"{member.id} has ended with code 0, and others of its world had failed.")
+        reason = f"{member.id} has ended with code 0, but others of its generation had failed."
+        _lost(state, member, "MemberFailed", reason)
 
 
 def fail_as_decided(state: State, decided: FailMember) -> None:
+    """Fails the member that another domain has decided to fail."""
     member = state.members.get(decided.member)
     if member is not None and not past_lease.puts_off(state, decided):
         fail(state, member, decided.reason, decided.code)
 
 
 def fail(state: State, member: Member, reason: str, code: int) -> None:
-    """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
+    """Fails a member whose pod still runs: its containers end with `code`, and the pod is kept for its log."""
     if not observe_only.would(state, f"fail {member.id}", reason, member.id):
         _lost(state, member, "MemberFailed", reason, code)
 
 
 def exclude(state: State, member: Member, reason: str, code: int, last_words: str) -> None:
-    """It did not pass the node check: so it fails too, and says why. Its replacement costs nothing, whatever the budget
-    of relaunches is."""
+    """Fails a member that did not pass the node check; `last_words` says why. Its replacement uses no budget."""
     if observe_only.would(state, f"exclude {member.id}", reason, member.id):
         return
     if member.rank_index is not None:
@@ -294,9 +314,9 @@ def exclude(state: State, member: Member, reason: str, code: int, last_words: st
 
 
 def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1, last_words: str = "") -> None:
-    failed = kind in BY_OUR_WORD
+    failed = kind in KEEPS_POD
     stays = failed or bool(member.taken_out)
-    if stays and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
+    if stays and member.session is not None:  # its pod is kept for its log: the sidecar must not keep it running
         orders.give(state, member, lambda order: Finish(order, code, reason, last_words), reason)
     _remove(state, member, FAILED if failed else GONE)
     member.lost_by_fault = True
@@ -309,7 +329,7 @@ def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1, l
 
 
 def _remove(state: State, member: Member, life: str) -> None:
-    """From the living to the past."""
+    """Removes a member and remembers it among the past ones."""
     member.life = life
     failure_detector.forget(state, member)
     key_mismatch.forget(state, member)
@@ -328,7 +348,7 @@ def _remove(state: State, member: Member, life: str) -> None:
         "unstarted",
     ):
         state.deadlines.cancel((kind, member.id))
-    connections.close(state, member, f"{member.id} is no more.")
+    connections.close(state, member, f"{member.id} has been removed.")
     readiness.refresh(state, member)
     state.coming.discard(member.id)
     placement_rank_index.remove(state, member)
@@ -342,35 +362,35 @@ def _remove(state: State, member: Member, life: str) -> None:
 
 
 def patience_over(state: State, member_id: str) -> None:
-    """A member has not become ready for longer than a first world waits; it may be older than this master."""
+    """Stops waiting for a member that was not ready within `ready_patience`; it may be older than this master."""
     if state.world is not None and member_id in state.world.started:
-        return  # its processes run, and have done so since before this master
+        return  # its processes have run since before this master
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != ALIVE or member.ready is not None or member.overdue:
         return
     member.overdue = True
     readiness.refresh(state, member)
     readiness.note_staffing(state)
-    if member.cannot_start:  # which has been told
+    if member.cannot_start:  # PodBlocked has said so
         return
-    text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
+    text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; the job no longer waits for it."
     state.announce("MemberNotReady", text, member.id, warning=True)
     if not member.greeted:
         state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
 
 
 def absent(state: State, member_id: str) -> None:
-    """A pod that runs and whose sidecar has never been heard: another one is tried."""
+    """Deletes a running pod whose sidecar has never reported, so that another one is tried."""
     member = state.members.get(MemberId(member_id))
     if member is None or member.greeted or member.uid is None or member.pod_phase != "running" or member.deleting:
         return
-    if member.is_stranger or unreached.waits_for(state, member):  # it cannot be heard, and may well train
+    if member.is_stranger or unreached.waits_for(state, member):  # the master cannot hear it, and it may well train
         return
-    if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
+    if member.address:  # an earlier master knew it: its peers can be asked, as for any silent member
         member.greeted, member.heard_at = True, state.now
         state.membership.crowd.note(member)
         failure_detector.watch(state, member)
     else:
-        reason = f"{member.id} has never been heard since it was created; its pod is deleted."
+        reason = f"{member.id} has never reported since it was created; its pod is deleted."
         state.announce("SilentMemberDeleted", reason, member.id, warning=True)
         delete_pod.delete(state, member, reason)

@@ -1,4 +1,4 @@
-"""A member gets a rank index, at another's cost or not. Its pod says so if a controller has not said it before."""
+"""Assigns rank indexes to members, and writes the assignment to the pod's label unless its controller already did."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from outrider.wire.ids import RankIndex
 
 
 def age(member: Member) -> tuple[float, int, str]:
-    number = member.id.rpartition("-")[2]  # a pod of another owner has a name of its own
+    """A sort key, oldest first."""
+    number = member.id.rpartition("-")[2]  # a pod of another owner need not end with a number
     return (member.created_at, int(number) if number.isdigit() else 0, member.id)
 
 
 def promote(state: State, member: Member, hole: RankIndex, before: Member | None) -> None:
-    """It takes this place; `before` has it no more."""
+    """Assigns the rank index `hole` to a member, and takes it from `before`."""
     instead = ""
     if before is not None:
         release(state, before)
@@ -33,7 +34,7 @@ def promote(state: State, member: Member, hole: RankIndex, before: Member | None
 
 
 def add(state: State, member: Member) -> None:
-    """What it holds is nobody else's from now on."""
+    """Adds a member, and assigns its rank index to it alone."""
     state.members[member.id] = member
     if member.rank_index is not None:
         state.placement.holders[member.rank_index] = member.id
@@ -46,7 +47,7 @@ def release(state: State, member: Member) -> None:
 
 
 def remove(state: State, member: Member) -> None:
-    """It is no more, and is remembered with its rank index."""
+    """Removes a member that is gone; its object keeps the rank index for the record."""
     index = member.rank_index
     release(state, member)
     member.rank_index = index
@@ -60,12 +61,12 @@ def holder_of(state: State, rank_index: RankIndex | None) -> Member | None:
 
 
 def show(state: State, member: Member, reason: str) -> None:
-    """On its pod, unless the pod has its own from its controller."""
+    """Writes the rank index to the pod's label, unless its controller has set one."""
     if member.uid is not None and member.own_index is None:
         failures = state.placement.failures.get(key(member.rank_index), 0)
         state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
 
 
 def key(rank_index: RankIndex | None) -> int:
-    """By which failures are counted: -1 for spares."""
+    """The key by which failures are counted: the rank index, -1 for spares."""
     return -1 if rank_index is None else int(rank_index)

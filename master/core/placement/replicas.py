@@ -1,13 +1,13 @@
-"""Who holds which rank index, who stands by, and who is created.
+"""Fills vacant rank indexes with spares and new pods, and keeps the desired number of spares.
 
-Every wanted rank index has a living holder. Where the holder is lost, or not ready for longer than a first world waits,
-a spare that is ready takes its place at once; for a lost one a new pod is created otherwise, with the next id and the
-same rank index. For a member in doubt, silent or leaving a replacement is created without a rank index: it gets one
-only when it is ready and the other has not come back, else it stays as a spare. A new pod costs the budget of
-relaunches except where its rank index has never had a member.
+Each desired rank index has a living member. If that member is lost, or not ready for longer than a first generation
+waits, a ready spare takes its rank index at once. Without a spare, a new pod replaces a lost member, with the next id
+and the same rank index. For a suspected, silent or leaving member the replacement is created without a rank index: it
+gets one only when it is ready and the other member has not come back, else it stays as a spare. A new pod uses the
+relaunch budget, unless its rank index has never had a member.
 
-A job that was made smaller keeps who is there: a member whose rank index is beyond the new size takes over one whose
-holder is lost or has never come, and the pod that was to come is the one too many.
+A job that became smaller keeps its running members: one whose rank index is beyond the new size takes over an index
+whose member is lost or has not started yet, and the pod that has not started is the one too many.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ CREATE_AGAIN = 1.0
 CREATE_SLOWEST = 30.0
 NAMED = 8
 LATE = 1.0
-"""Seconds after a deadline at which something else is told first: this process was paused, and has yet to hear so."""
+"""Seconds that a deadline is overdue from which this process counts as paused: waiting events are read first."""
 
 
 def staff(state: State) -> None:
-    """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
+    """Fills vacant rank indexes; O(members), called only when a member came, went, or is suspected."""
     if (
         not state.listed
         or state.ends
@@ -50,7 +50,7 @@ def staff(state: State) -> None:
         or state.stage == "rebuilding"
     ):
         return
-    if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
+    if state.deadlines.is_late(state.now - LATE):  # suspicions may stem from a pause: first read what has arrived
         readiness.note_staffing(state)
         return
     node_exclusion.look(state)
@@ -64,14 +64,14 @@ def staff(state: State) -> None:
 
 @dataclass(slots=True)
 class _Places:
-    """Who holds which rank index, and where that is nobody, or nobody who can be counted on."""
+    """Which member has which rank index, and which rank indexes are vacant or have no reliable member."""
 
     holders: dict[RankIndex, Member]
     given: list[tuple[RankIndex, Member]]
-    """Without those whose pods name their own rank index."""
+    """Assigned rank indexes, without those that pods name themselves."""
     empty: dict[RankIndex, None]
     shaky: dict[RankIndex, None]
-    """Their members are not usable."""
+    """Rank indexes whose members are not usable."""
     doubted: list[RankIndex]
     late: set[RankIndex]
     spares: dict[MemberId, Member]
@@ -84,20 +84,20 @@ def _survey(state: State) -> _Places:
     by_age = sorted(state.members.values(), key=placement_rank_index.age)
     holders = {m.rank_index: m for m in by_age if m.rank_index is not None}
     given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
-    wanted = [(r, m) for r, m in given if r in state.indexes]
+    desired = [(r, m) for r, m in given if r in state.indexes]
     return _Places(
         holders=holders,
         given=given,
         empty=dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders),
-        shaky=dict.fromkeys(r for r, m in wanted if not m.is_usable),
-        doubted=[r for r, m in wanted if m.is_usable and m.doubt is not None],
-        late={r for r, m in wanted if _is_late(m)},
+        shaky=dict.fromkeys(r for r, m in desired if not m.is_usable),
+        doubted=[r for r, m in desired if m.is_usable and m.doubt is not None],
+        late={r for r, m in desired if _is_late(m)},
         spares={m.id: m for m in by_age if own_rank_index.is_spare(m) and m.is_usable},
     )
 
 
 def _promote_spares(state: State, found: _Places) -> None:
-    """A spare that can start now takes a hole, or the place of a member that is late, which stands by instead."""
+    """Assigns ready spares to vacant rank indexes, or to those of late members, which become spares instead."""
     holders, standing_by = found.holders, _StandingBy(found.spares.values())
     for hole in [*found.empty, *found.shaky, *sorted(found.late)]:
         if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
@@ -110,7 +110,9 @@ def _promote_spares(state: State, found: _Places) -> None:
 
 
 def _move_surplus(state: State, found: _Places) -> list[Member]:
-    """A member beyond the wanted size takes a hole, or the place of one that is still to come; those are returned."""
+    """Moves members beyond the desired size to vacant rank indexes or those of members that have not started.
+
+    Returns the latter members."""
     holders = found.holders
     kept = [(r, m) for r, m in found.given if m.rank_index == r]
     surplus = [m for r, m in kept if r not in state.indexes and _is_well(m)]
@@ -128,26 +130,26 @@ def _move_surplus(state: State, found: _Places) -> list[Member]:
 
 
 def _make_pods(state: State, found: _Places, displaced: list[Member]) -> None:
-    """For what is still empty, and spares for whoever is in doubt. Of those displaced, some may be too many."""
-    wanted = max(state.spec.spares, len(found.doubted)) + len(found.shaky)
+    """Creates pods for vacant rank indexes and spares for suspected members; displaced members may be too many."""
+    desired = max(state.spec.spares, len(found.doubted)) + len(found.shaky)
     have = len(found.spares)
     state.placement.told_empty.intersection_update(found.empty)
     for hole in found.empty:
-        if have > wanted:
+        if have > desired:
             have -= 1
         elif not _create(state, hole, ""):
-            _tell_empty(state, hole)
-    for member in displaced[: max(0, have - wanted)]:
+            _announce_vacant(state, hole)
+    for member in displaced[: max(0, have - desired)]:
         member.leaving = f"the job has only {counted(state.target, 'member')} now"
     in_doubt = {*found.shaky, *found.doubted}
-    in_case = _in_case(state, in_doubt) if have < wanted else ""
-    while have < wanted and _create(state, None, _why_spare(state, in_case, have), in_doubt):
+    in_case = _in_case(state, in_doubt) if have < desired else ""
+    while have < desired and _create(state, None, _why_spare(state, in_case, have), in_doubt):
         have += 1
 
 
 class _StandingBy:
-    """Spares that can start now, by role, the oldest first: `take` is O(roles), because half of a large job may be in
-    doubt, and each of those has a spare."""
+    """Spares that can start now, by role, the oldest first: `take` is O(roles), because half of a large job may be
+    suspected, and each suspected member has a spare."""
 
     def __init__(self, spares: Iterable[Member]) -> None:
         self._by_role: dict[Role, deque[Member]] = {}
@@ -155,7 +157,7 @@ class _StandingBy:
             self._by_role.setdefault(member.role, deque()).append(member)
 
     def take(self, role: Role) -> Member | None:
-        """One of this role, else the oldest; None where there is none."""
+        """The oldest spare of this role, else the oldest of all; None if there is no spare."""
         if not self._by_role:
             return None
         queue = self._by_role.get(role) or min(filter(None, self._by_role.values()), key=_age_of_first, default=None)
@@ -167,24 +169,24 @@ def _age_of_first(queue: deque[Member]) -> tuple[float, int, str]:
 
 
 def _stays(state: State, holder: Member | None) -> bool:
-    """Its replacement is ready, and it serves until a checkpoint is finished."""
+    """Whether the member keeps its rank index until a checkpoint is finished, although its replacement is ready."""
     return holder is not None and holder.stays_until_saved and state.stage == RUNNING
 
 
-def _tell_empty(state: State, hole: RankIndex) -> None:
-    """Once, or nobody knows why a smaller world trains on."""
+def _announce_vacant(state: State, hole: RankIndex) -> None:
+    """Once for each rank index: why the job continues with fewer members."""
     if hole in state.placement.told_empty or state.spec.is_adopted or state.placement.closed:
         return
     state.placement.told_empty.add(hole)
     most, failed = state.spec.max_relaunches, state.spec.limits_of(state.spec.role_of(hole)).relaunch_limit
-    why = f"--max-relaunches {most} allows no more members in place of lost ones"
+    why = f"--max-relaunches {most} allows no further replacements"
     if most is None:
         why = f"its pods have failed as often as restartLimit ({failed}) allows"
-    state.announce("ReplacementLimitReached", f"Rank index {hole} stays empty: {why}.", warning=True)
+    state.announce("ReplacementLimitReached", f"Rank index {hole} stays vacant: {why}.", warning=True)
 
 
 def _is_late(member: Member) -> bool:
-    """Nobody waits for it any more: it had its time to become ready."""
+    """Whether the job no longer waits for this member: its time to become ready is over."""
     return member.is_usable and member.overdue and member.doubt is None and not member.is_stranger
 
 
@@ -193,30 +195,30 @@ def _is_well(member: Member) -> bool:
 
 
 def _in_case(state: State, in_doubt: Collection[RankIndex]) -> str:
-    """Who is to be replaced by a spare, and does that one come back?"""
+    """Why spares are created: members that have to leave, or may not come back."""
     holders = [m for _id, m in sorted(state.members.items()) if m.rank_index in in_doubt]
     going = [m.id for m in holders if m.leaving or m.deleting or m.pod_phase == "terminating"]
     is_going = set(going)
     silent = [m.id for m in holders if m.id not in is_going]
-    told = [f"{_named(going, 'and')} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
-    told += [f"in case {_named(silent, 'or')} does not come back"] if silent else []
-    return ", and ".join(told)
+    reasons = [f"{_named(going, 'and')} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
+    reasons += [f"in case {_named(silent, 'or')} does not come back"] if silent else []
+    return ", and ".join(reasons)
 
 
 def _named(members: list[MemberId], word: str) -> str:
-    """Each of as many spares has this in its reason."""
+    """At most `NAMED` ids, because the reason of each of as many spares has this list."""
     others = [f"{len(members) - NAMED} others"] if len(members) > NAMED else []
     return f" {word} ".join([*members[:NAMED], *others])
 
 
 def _why_spare(state: State, in_case: str, have: int) -> str:
     if have < state.spec.spares:
-        return f"{counted(state.spec.spares, 'spare')} wanted"
-    return in_case or f"{counted(have + 1, 'spare')} wanted"
+        return f"{counted(state.spec.spares, 'spare')} requested"
+    return in_case or f"{counted(have + 1, 'spare')} requested"
 
 
 def _role_of_new(state: State, rank_index: RankIndex | None, in_doubt: Collection[RankIndex]) -> Role:
-    """A pod that is made in case the master does not come back is a master, which its template may need."""
+    """The role of a new pod: a replacement for a suspected pod of role master is one too, as its template may need."""
     spec = state.spec
     if not (spec.has_master and rank_index is None and 0 in in_doubt):
         return spec.role_of(rank_index)
@@ -244,20 +246,20 @@ def _create(
     reason = f"{member.id} is created {what}."
     kind = "MemberCreated" if is_first else "ReplacementCreated"
     state.announce(kind, reason, member.id)
-    _ask_for(state, member, reason)
+    _request_pod(state, member, reason)
     readiness.refresh(state, member)
-    state.mark_status()  # its id is used up: the master that follows must know
+    state.mark_status()  # its id is used up: the next master must know
     return True
 
 
 def _would_create(state: State, rank_index: RankIndex | None, why: str) -> bool:
-    """A job that is only observed gets the members of its first world, and no other ones."""
-    what = f"make a member for rank index {rank_index}" if rank_index is not None else "make a spare"
-    return observe_only.would(state, what, f"{why or 'nobody holds it any more'}.")
+    """Only announces the pod in a dry run, which creates the members of its first generation and no others."""
+    what = f"create a member for rank index {rank_index}" if rank_index is not None else "create a spare"
+    return observe_only.would(state, what, f"{why or 'the rank index is vacant'}.")
 
 
-def _ask_for(state: State, member: Member, reason: str) -> None:
-    """What makes this pod another than its template, or than the one before it, is decided now."""
+def _request_pod(state: State, member: Member, reason: str) -> None:
+    """Decides here how the pod differs from its template, or from the pod before it."""
     index, member.avoid, member.resources = member.rank_index, state.exclusion.avoiding, state.spec.resources
     state.act(
         CreatePod(
@@ -304,13 +306,13 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
 
 
 def may_replace(state: State, member: Member) -> bool:
-    """A spare is there, or another one may be made."""
+    """Whether a spare exists or a new pod may be created."""
     spare = any(m.rank_index is None and m.is_usable and m.greeted for m in state.members.values())
     return spare or _may_create(state, member.rank_index)
 
 
 def count_failure(state: State, member: Member) -> None:
-    """A pod that failed by itself: its replacement is not free."""
+    """Charges the replacement of a pod that failed by itself to the relaunch budget."""
     key = placement_rank_index.key(member.rank_index)
     state.placement.failures[key] = state.placement.failures.get(key, 0) + 1
     budget = state.placement.failed_relaunches.setdefault(key, Budget(since=state.now))
@@ -318,27 +320,27 @@ def count_failure(state: State, member: Member) -> None:
 
 
 def _give_up_if_hopeless(state: State) -> None:
-    """Fewer members than the least that a world needs, and no way to get more."""
+    """Fails the job if fewer members are left than a generation needs, and none may be created."""
     if state.spec.is_adopted:
-        return  # its owner makes another one, or says that it gives up
+        return  # its owner creates another one, or reports that it gives up
     living = [m for m in state.members.values() if not m.deleting and not m.leaving and m.life in (ALIVE, SILENT)]
     least = state.spec.min_members
     if len(living) >= least or state.target < least:
         return
-    held = {m.rank_index for m in living}
-    missing = [r for r in map(RankIndex, state.indexes) if r not in held]
+    assigned = {m.rank_index for m in living}
+    missing = [r for r in map(RankIndex, state.indexes) if r not in assigned]
     if any(_may_create(state, r) for r in missing):
         return
     last = state.faults.noted[-1].reason if state.faults.noted else "Members are missing."
     generation_job_end.fail(
         state,
         1,
-        f"{last} {counted(len(living), 'member')} of at least {least} are left, and no replacement is allowed.",
+        f"{last} {len(living)} of at least {counted(least, 'member')} are left, and no replacement is allowed.",
     )
 
 
 def adopt(state: State, pod: PodSeen) -> Member:
-    """A pod of the job that this master did not create: an earlier master did."""
+    """Adds the member of a pod that this master did not create: an earlier master or another controller did."""
     number = pod.member.rpartition("-")[2]
     if number.isdigit():
         state.placement.next_id[pod.role] = max(state.placement.next_id.get(pod.role, 0), int(number) + 1)
@@ -354,7 +356,7 @@ def adopt(state: State, pod: PodSeen) -> Member:
     placement_rank_index.add(state, member)
     failure_detector.remember(state, member)
     if rank_index != pod.rank_index:
-        placement_rank_index.show(state, member, f"{member.id} has another rank index than its pod says.")
+        placement_rank_index.show(state, member, f"The rank index of {member.id} differs from its pod's label.")
         own_rank_index.came(state, member)
     if rank_index is not None:
         state.placement.held.add(rank_index)
@@ -365,19 +367,19 @@ def adopt(state: State, pod: PodSeen) -> Member:
 
 
 def creation_failed(state: State, action: CreatePod, error: str) -> None:
-    """The platform did not make the pod; it is asked again, ever more slowly."""
+    """Schedules another request for a pod that the platform did not create, with growing delays."""
     member = state.members.get(action.member)
     if member is None or member.uid is not None:
         return
     member.create_failures += 1
     delay = min(CREATE_AGAIN * 2 ** (member.create_failures - 1), CREATE_SLOWEST)
-    text = f"{member.id} could not be created: {error}. It is tried again in {delay:.0f} s."
+    text = f"{member.id} could not be created: {error}. The master retries in {delay:.0f} s."
     state.announce("CreateFailed", text, member.id, warning=True)
     state.deadlines.set(("create", member.id), state.now + delay)
 
 
 def not_shown(state: State, member: Member) -> None:
-    """A list without it: older than the request, which is on its way, or the request came to nothing."""
+    """A list lacks the pod: the list is older than the request, or the request was lost."""
     if state.now - member.create_asked_at >= CREATE_AGAIN:
         create_again(state, member)
     elif state.deadlines.at(("create", member.id)) is None:
@@ -388,7 +390,7 @@ def create_again(state: State, member: Member) -> None:
     if state.placement.closed or state.placement.waits_behind or state.ends:
         return
     member.create_asked_at = state.now
-    _ask_for(state, member, f"{member.id} is created once more: the platform has not shown it.")
+    _request_pod(state, member, f"{member.id} is requested again: the platform has not shown its pod.")
 
 
 def create_due(state: State, member_id: str) -> None:

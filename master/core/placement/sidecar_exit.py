@@ -1,17 +1,17 @@
-"""Members whose sidecar has ended for good: nobody can stop their ranks any more but the kubelet, with their pod.
+"""Members whose sidecar has exited for good: only the kubelet can stop their ranks, by deleting the pod.
 
-Losing a sidecar stops no training where it is started again: that is a reconnect. Where the kubelet says that it is
-not, nothing is left to wait for. Silence needs a witness because it may be the network's or the master's; this is the
-word of who ran it, and no later word of the member can take it back. To let its ranks train on for the rest of
-`silent_after` would gain nothing but steps that the next world repeats.
+A sidecar that is restarted costs no training: its member reconnects. If the kubelet reports that it will not be
+restarted, there is nothing to wait for. Silence needs a second witness, because the network or the master may cause it;
+this is the report of the kubelet that ran the sidecar, and no later message of the member can take it back. If its
+ranks continued for the rest of `silent_after`, the next generation would only repeat their steps.
 
-The order: the pod is deleted and the world is stopped in one step, so that the kubelet ends those ranks while the
-survivors end theirs; and the next world begins when the pod is gone. Were it to begin before, two ranks would hold the
-same number for that long, and write the same checkpoint. That wait is bounded like a stop's, and ends where the pod
-stays beyond its grace: then its node is not well either, and no order would be of use. The pod gets the least grace
-with which the platform still shows it until its processes are gone: its template holds SIGTERM back for a sidecar
-that does not come, so that a longer one would only lengthen the wait. A container of the pod has ended by itself, and
-so its replacement counts as one of a failed pod.
+The order: one step deletes the pod and stops the generation, so that the kubelet ends those ranks while the survivors
+end theirs; the next generation begins when the pod is gone. If it began earlier, two processes would have the same rank
+for that long, and write the same checkpoint. That wait has the limit of a stop, and ends if the pod outlives its grace:
+then its node is faulty too, and a longer wait would not help. The pod gets the shortest grace with which the platform
+still shows it until its processes are gone: its template holds SIGTERM back for a sidecar that does not come, so a
+longer grace would only lengthen the wait. A container of the pod exited by itself, so its replacement counts as that of
+a failed pod.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outrider.master.core.state.member import SILENT, Member
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:
-    """What the platform says of its sidecar; an end without a new start is for ever."""
+    """Notes what the platform reports about the member's sidecar; one that is not restarted has exited for good."""
     if pod.sidecar_ended and not member.sidecar_ended:
         member.sidecar_ended = pod.sidecar_ended
         state.placement.orphans.add(member.id)
@@ -36,12 +36,12 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def advance(state: State) -> None:
-    """At the end of a step. A new master knows its world first, so that this is a fault of it."""
+    """At the end of a step. A new master waits until it knows its generation, so that this counts as its fault."""
     if not state.placement.orphans or state.stage == REBUILDING or state.is_over:
         return
     for member_id in sorted(state.placement.orphans):
         member = state.members.get(member_id)
-        if member is None or member.is_stranger:  # nobody here could stop it before either: it trains on
+        if member is None or member.is_stranger:  # no sidecar of this job could stop it before either: it continues
             continue
         if not member.deleting and not member.leaving and member.id not in _done(state):
             _leave_out(state, member)
@@ -49,15 +49,15 @@ def advance(state: State) -> None:
 
 
 def _done(state: State) -> set[str]:
-    """Nothing runs there that could harm the others, and they go on to their own end."""
+    """The members whose ranks have all ended with code 0: nothing runs there that could harm the others."""
     return set(state.world.done) if state.world is not None else set()
 
 
 def _leave_out(state: State, member: Member) -> None:
     what = "it is left out, and its pod is deleted" if member.has_controller else "it is left out"
     reason = (
-        f"The sidecar of {member.id} {member.sidecar_ended} and is not started again, so that nobody can stop what "
-        f"runs there: {what}."
+        f"The sidecar of {member.id} {member.sidecar_ended} and is not restarted, so the master cannot stop the "
+        f"member's ranks: {what}."
     )
     if member.doubt is not None:
         failure_detector.end_doubt(state, member)

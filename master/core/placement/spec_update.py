@@ -1,8 +1,9 @@
-"""A job that is edited while it runs: other sizes, budgets and patience, suspended, resumed.
+"""A job whose spec is edited while it runs: another size, other budgets and timeouts, suspended, resumed.
 
-Sizes are a wish like any other: the world grows and shrinks as it does for `scale`. A suspended job stops its world
-with all graces, lets every member go and keeps what it has achieved; the members of a resumed one are no relaunches.
-A changed template is for new pods: nobody who trains is stopped for it, but pods that could not start are made anew.
+A new size is handled like `scale`: the next generation is larger or smaller. A suspended job stops its generation with
+all grace periods, deletes its members and keeps its progress; the members of a resumed job do not count as relaunches.
+A changed template applies to new pods: no member that trains is stopped for it, but pods that could not start are
+recreated.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def edited(state: State, event: SpecChanged) -> None:
     log_metrics.edited(state, before)
     state.placement.suspend_wanted = event.suspended
     _suspend_or_resume(state)
-    tell_remarks(state, before.remarks)
+    announce_remarks(state, before.remarks)
     autoscaler.follow_schedule(state)
     if event.has_new_template and not state.placement.suspended:
         _use_template(state)
@@ -49,17 +50,19 @@ def edited(state: State, event: SpecChanged) -> None:
     state.mark_status()
 
 
-def tell_remarks(state: State, told: Sequence[str]) -> None:
-    """Each once, as long as it stands in the job."""
+def announce_remarks(state: State, announced: Sequence[str]) -> None:
+    """Announces each remark on the spec once, as long as it applies."""
     for remark in state.spec.remarks:
-        if remark not in told:
+        if remark not in announced:
             state.announce("FieldIgnored", remark)
 
 
 def _use_template(state: State) -> None:
-    """Those that never started have nothing to lose, and what keeps them from it may be what was mended: they are made
-    anew, at no cost; a pod that was refused is asked for at once."""
-    text = "New pods get the changed template; those that run keep theirs until they are replaced."
+    """Recreates pods that never started, at no cost: the changed template may mend what blocks them.
+
+    A pod whose creation was refused is requested again at once.
+    """
+    text = "New pods get the changed template; running pods keep theirs until they are replaced."
     state.announce("TemplateChanged", text)
     for member in [m for _id, m in sorted(state.members.items()) if m.cannot_start and not m.greeted]:
         if member.uid is None:
@@ -67,18 +70,18 @@ def _use_template(state: State) -> None:
         elif member.pod_phase == "pending" and not member.deleting and not state.spec.is_adopted:
             if member.rank_index is not None:
                 state.placement.held.discard(member.rank_index)
-            reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
+            reason = f"{member.id} is recreated with the changed template: it could not start, {member.pod_reason}."
             state.announce("PodRecreated", reason, member.id)
             delete_pod.dismiss(state, member, reason)
 
 
 def _patience(spec: JobSpec) -> tuple[float, ...]:
-    """What a sidecar acts on by itself, when it is cut off."""
+    """The limits on which a sidecar acts by itself when it is cut off."""
     return (spec.silent_after, spec.stop_grace, spec.handler_grace, spec.save_grace)
 
 
 def owner_sized(state: State, event: OwnerSized) -> None:
-    """The owner was read. Where it is suspended, so is the job: nobody makes a successor to wait for."""
+    """Follows the owner's size, and suspends the job if the owner is suspended: no replacement would be created."""
     if state.spec.is_adopted and not state.is_over and state.placement.owner.suspended != event.suspended:
         state.placement.owner.suspended = event.suspended
         _suspend_or_resume(state)
@@ -98,11 +101,12 @@ def _suspend_or_resume(state: State) -> None:
 def _suspend(state: State) -> None:
     state.placement.suspended = True
     placement_admission.forget(state)
-    state.announce("JobSuspended", f"{formation.suspended(state)} Its members stop with all graces and go.")
+    text = f"{formation.suspended(state)} Its members stop with all grace periods and are deleted."
+    state.announce("JobSuspended", text)
 
 
 def hold(state: State) -> None:
-    """At the end of a step: no world of a suspended job runs, whoever formed it."""
+    """At the end of a step: stops any generation of a suspended job."""
     if not state.placement.suspended:
         return
     if state.stage in (RUNNING, COMMITTING) and not planned_save.holds(state, "the job is suspended"):
@@ -117,5 +121,5 @@ def _resume(state: State) -> None:
     state.placement.forget_losses()
     if state.stage == GATHERING:
         state.phase, state.message = "pending", ""
-    who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""
-    state.announce("JobResumed", who or "The job is resumed: its members are made anew.")
+    owner = "The owner of the pods is resumed and creates them again." if state.spec.is_adopted else ""
+    state.announce("JobResumed", owner or "The job is resumed: its members are created again.")

@@ -75,11 +75,11 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
 @pytest.mark.parametrize(
     ("hurt", "said"),
     [
-        (lambda play: play.lose("worker-1"), "Would make a member for rank index 1: nobody holds it any more."),
-        (lambda play: play.fail("worker-1"), "Would make a member for rank index 1: nobody holds it any more."),
+        (lambda play: play.lose("worker-1"), "Would create a member for rank index 1: the rank index is vacant."),
+        (lambda play: play.fail("worker-1"), "Would create a member for rank index 1: the rank index is vacant."),
         (lambda play: play.freeze("worker-1"), "Would delete the pod of worker-1: worker-1 has been silent for"),
         (lambda play: play.lose_trainer("worker-1"), "Would stop generation 1.1: worker-1: the template was killed"),
-        (lambda play: play.say(play["worker-1"], Leaving("gone", 60.0)), "Would make a spare: worker-1 has to leave"),
+        (lambda play: play.say(play["worker-1"], Leaving("gone", 60.0)), "Would create a spare: worker-1 has to leave"),
         (lambda play: play.tell(RestartRequested(False)), "Would stop generation 1.1: A restart was asked for."),
         (lambda play: play.tell(ScaleRequested(1)), "Would stop generation 1.1: "),
         (lambda play: play.tell(StopAsked("by hand")), "Would end the job: by hand."),

@@ -168,7 +168,7 @@ def test_a_job_is_over_when_all_of_them_have_ended_well() -> None:
     assert ended is not None
     assert ended.exit_code == 0
     assert [a.reason for a in play.announced("JobSucceeded")] == [
-        "All that ran unsupervised has ended with code 0: train-0, train-1."
+        "All members that ran without supervision have ended with code 0: train-0, train-1."
     ]
     assert not play.deleted()
 

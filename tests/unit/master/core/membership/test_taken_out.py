@@ -29,7 +29,7 @@ def test_its_ranks_are_ended_and_another_takes_its_place() -> None:
     (finish,) = play.sent(Finish)
     assert (finish.member, finish.reason) == (
         "worker-1",
-        f"worker-1 is no pod of the job any more: {TAKEN}. Its ranks are ended.",
+        f"worker-1 no longer belongs to the job: {TAKEN}. Its ranks are stopped.",
     )
     play.until_next(2)
     play.save("worker-0")

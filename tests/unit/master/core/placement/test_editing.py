@@ -126,7 +126,7 @@ def test_a_changed_template_is_for_new_pods_and_stops_nobody() -> None:
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.run(20.0)
     assert [a.reason for a in play.announced("TemplateChanged")] == [
-        "New pods get the changed template; those that run keep theirs until they are replaced."
+        "New pods get the changed template; running pods keep theirs until they are replaced."
     ]
     assert play.generation.number == 1
     assert not play.deleted()
@@ -144,7 +144,7 @@ def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no
     play.until_running(2)
     assert play.deleted() == ["worker-0", "worker-1"]
     assert play.announced("PodRecreated")[0].reason == (
-        "worker-0 is made anew with the changed template: it could not start, the container main waits: "
+        "worker-0 is recreated with the changed template: it could not start, the container main waits: "
         "ImagePullBackOff."
     )
     assert not play.faults()

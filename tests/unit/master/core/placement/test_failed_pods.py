@@ -34,7 +34,8 @@ def test_the_newest_of_a_rank_index_are_kept() -> None:
     assert fail_again_and_again(play, 4) == ["worker-1", "worker-3", "worker-4", "worker-5"]
     assert play.deleted() == ["worker-1", "worker-3"]
     assert play.announced("FailedPodDeleted")[0].reason == (
-        "The pod of worker-1, which has failed, is deleted: only 2 failed pods a rank index are kept (keepFailedPods)."
+        "The pod of worker-1, which has failed, is deleted: only 2 failed pods per rank index are kept "
+        "(keepFailedPods)."
     )
     fail_again_and_again(play, 2, rank_index=0)
     assert len(play.deleted()) == 2, "another rank index has its own"
@@ -149,7 +150,7 @@ def test_evicted_pods_do_not_pile_up_and_those_that_failed_by_themselves_are_kep
     first, second = evict(play), evict(play)
     assert play.deleted() == [first]
     assert play.announced("FailedPodDeleted")[0].reason == (
-        f"The pod of {first}, which was taken from its node ({EVICTED}), is deleted: only 2 failed pods a rank index "
+        f"The pod of {first}, which was taken from its node ({EVICTED}), is deleted: only 2 failed pods per rank index "
         f"are kept (keepFailedPods)."
     )
     assert fail_again_and_again(play, 1)
@@ -226,8 +227,8 @@ def test_a_spare_that_takes_the_place_of_failed_pods_says_so_too() -> None:
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        ({"max_relaunches": 0}, "--max-relaunches 0 allows no more members in place of lost ones"),
-        ({"max_relaunches": 1}, "--max-relaunches 1 allows no more members in place of lost ones"),
+        ({"max_relaunches": 0}, "--max-relaunches 0 allows no further replacements"),
+        ({"max_relaunches": 1}, "--max-relaunches 1 allows no further replacements"),
         ({"relaunch_limit": 0}, "its pods have failed as often as restartLimit (0) allows"),
     ],
 )
@@ -237,7 +238,7 @@ def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], w
         if lost in play.actors:
             play.fail(lost)
             play.run(30)
-    assert [each.reason for each in play.announced("ReplacementLimitReached")] == [f"Rank index 1 stays empty: {why}."]
+    assert [each.reason for each in play.announced("ReplacementLimitReached")] == [f"Rank index 1 stays vacant: {why}."]
     play.run(60)
     assert len(play.announced("ReplacementLimitReached")) == 1
 

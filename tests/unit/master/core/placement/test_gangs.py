@@ -22,7 +22,7 @@ def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
     play.tell(TurnTold(OLD))
     assert play.message == "waits for room behind a job of another namespace, which is older and lacks room too"
     (told,) = play.announced("WaitingForCapacity")
-    assert "There is room for 2 of the 3 members that a world needs" in told.reason
+    assert "There is room for 2 of the 3 members that a generation needs" in told.reason
     play.until(lambda: not play.members())
     play.actions.clear()
     play.run(120)
@@ -80,10 +80,10 @@ def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> Non
 def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_without_it() -> None:
     waits, goes_on = short(3, 3, 2), short(3, 2, 1)
     (told,) = waits.announced("FailedScheduling")
-    assert told.reason.endswith(" The job waits: a world needs 3 members, and 2 can come.")
+    assert told.reason.endswith(" The job waits: a generation needs 3 members, and 2 can come.")
     assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("FailedScheduling")] == [
-        "Nobody waits for it.",
-        "The job waits: a world needs 2 members, and 1 can come.",
+        "The job does not wait for it.",
+        "The job waits: a generation needs 2 members, and 1 can come.",
     ]
 
 

@@ -68,8 +68,8 @@ def test_a_member_that_reports_from_a_node_that_is_not_ready_is_left_alone() -> 
     assert not created(play)
     (told,) = play.announced("NodeNotReady")
     assert told.reason == (
-        "Node node-2 is not Ready (Kubelet stopped posting node status). What reports from there is left alone, and "
-        "training goes on: worker-1."
+        "Node node-2 is not Ready (Kubelet stopped posting node status). Members that still report from it continue "
+        "training: worker-1."
     )
     play.tell(READY)
     assert [a.reason for a in play.announced("NodeReady")] == ["Node node-2 is Ready again."]
@@ -376,7 +376,8 @@ def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_t
     (told,) = play.announced("PodBlocked")
     assert (
         told.reason
-        == f"worker-2 cannot start on node-2: {PULL}: not found. It is tried again there; nobody waits for it."
+        == f"worker-2 cannot start on node node-2: {PULL}: not found. The kubelet keeps retrying; the job does not "
+        "wait for it."
     )
     assert play.member("worker-2")["blocked"] == f"{PULL}: not found", "the first says the most"
     come(play, 0)

@@ -36,8 +36,8 @@ def test_its_pod_is_deleted_and_the_world_stopped_in_the_step_in_which_the_platf
     assert {send.member for send in play.sent(Stop)} >= {"worker-0", "worker-2", "worker-3"}
     (told,) = play.announced("SidecarExited")
     assert told.reason == (
-        "The sidecar of worker-1 ended with exit code 137 and is not started again, so that nobody can stop what runs "
-        "there: it is left out, and its pod is deleted."
+        "The sidecar of worker-1 ended with exit code 137 and is not restarted, so the master cannot stop the member's "
+        "ranks: it is left out, and its pod is deleted."
     )
 
 

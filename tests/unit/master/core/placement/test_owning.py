@@ -27,7 +27,7 @@ def test_more_members_are_asked_of_the_owner_at_once() -> None:
     play = adopted(2, most=4)
     scale(play, 3)
     assert asked(play) == [(ResizeOwner, 3)]
-    assert play.announced("OwnerScaled")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
+    assert play.announced("OwnerScaled")[0].reason == "The owner of the pods is scaled from 2 to 3 pods."
     play.tell(OwnerSized(3))
     play.appears("train-2", 2)
     play.until(lambda: bool(play.announced("ResizePending")))
@@ -104,7 +104,7 @@ def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_sl
         assert len(asked(play)) == tries
         play.run(2.0)
     told = play.announced("OwnerScaleFailed")
-    assert "completions are immutable. It is tried again in 30 s." in told[0].reason
+    assert "completions are immutable. The master retries in 30 s." in told[0].reason
     assert play.is_running(2)
 
 
@@ -152,8 +152,8 @@ def test_a_job_whose_owner_was_given_up_fails_with_its_words_and_the_last_fault(
     play.tell(GIVEN_UP)
     play.run(10.0)
     assert play.announced("JobFailed")[0].reason == (
-        f"{GIVEN_UP.why}; it makes no more pods. The last fault before it: The pod of train-1 failed with exit code 1: "
-        f"exit code 1."
+        f"{GIVEN_UP.why}; it creates no more pods. The last fault before it: The pod of train-1 failed with exit "
+        f"code 1: exit code 1."
     )
     assert exit_code(play) == 1
 

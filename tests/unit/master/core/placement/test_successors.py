@@ -158,7 +158,9 @@ def test_two_pods_that_say_the_same_place_and_stay_are_told_of() -> None:
     play.appears("other-1", 1)
     play.run(10.0)
     (told,) = play.announced("RankIndexConflict")
-    assert told.reason == "other-1 says rank index 1, which train-1-old says and has: it waits for its end."
+    assert told.reason == (
+        "other-1 and train-1-old both name rank index 1: train-1-old has it, and other-1 waits until train-1-old ends."
+    )
     assert ranks(play) == {"train-0-old": 0, "train-1-old": 1}
     play.lose("train-1-old")
     play.until_running(2)

@@ -20,7 +20,7 @@ def test_a_trainer_that_is_killed_fails_within_restart_limit_and_its_pod_stays()
         "The pod of worker-1 failed with exit code 137: the trainer's container ended."
     )
     assert job.said("ReplacementLimitReached") == [
-        "Rank index 1 stays empty: its pods have failed as often as restartLimit (0) allows."
+        "Rank index 1 stays vacant: its pods have failed as often as restartLimit (0) allows."
     ]
     assert (job.made, job.removed(), job.said(*DEPARTURES)) == (["worker-0", "worker-1"], [], [])
 
@@ -89,7 +89,9 @@ def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(version: str, nam
 
 def test_a_trainer_that_its_kubelet_starts_again_goes_on_in_its_pod() -> None:
     job = play("trainer-sigkill-onfailure")
-    assert job.said("PodRestarted")[0].startswith("The platform has restarted a part of worker-1: RestartedTrainer")
+    assert job.said("PodRestarted")[0].startswith(
+        "The platform has restarted a container of worker-1: RestartedTrainer"
+    )
     assert (job.made, len(job.said("GenerationRunning")), job.said(*DEPARTURES, "MemberFailed")) == (
         ["worker-0", "worker-1"],
         2,
@@ -101,7 +103,7 @@ def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
     job = play("trainer-exit-1-replaced")
     assert len(job.said("MemberFailed")) == 2
     assert job.said("ReplacementLimitReached") == [
-        "Rank index 1 stays empty: its pods have failed as often as restartLimit (1) allows."
+        "Rank index 1 stays vacant: its pods have failed as often as restartLimit (1) allows."
     ]
     assert job.said(*DEPARTURES) == []
 
@@ -110,11 +112,13 @@ def test_a_job_whose_owner_is_suspended_is_suspended_and_its_members_wait_for_no
     job = Recording(NATIVE, "job-suspended-resumed")
     job.play(until=16.0)
     assert (job.status()["phase"], job.status()["message"]) == ("suspended", "The owner of the pods is suspended.")
-    assert job.said("JobSuspended") == ["The owner of the pods is suspended. Its members stop with all graces and go."]
+    assert job.said("JobSuspended") == [
+        "The owner of the pods is suspended. Its members stop with all grace periods and are deleted."
+    ]
     over = [job.members[name].over_at for name in ("susp-0-c2vpk", "susp-1-6zcx6")]
     assert all(13.4 < at < 15.0 for at in over), "it was suspended at 13.4; 15 s were their grace"
     job.play()
-    assert job.said("JobResumed") == ["The owner of the pods is resumed, and makes them anew."]
+    assert job.said("JobResumed") == ["The owner of the pods is resumed and creates them again."]
     assert (len(job.said("GenerationRunning")), job.status()["phase"]) == (2, "running")
     assert job.said("MemberFailed", "MemberLost", "MemberLeftEarly", "ReplacementLimitReached") == []
 
