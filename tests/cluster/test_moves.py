@@ -177,7 +177,7 @@ def its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job: ClusterJob, m
     saved = job.saved[-1]  # the second, where the replacement took long and it was asked once more
     assert {step.loaded for step in again} == {saved}, job.story()
     assert job.pod("worker-1") not in {step.member for step in again}
-    job.event("StateSaved", f"model.pt at step {saved}, asked by SIGUSR1")
+    job.event("StateSaved", f"model.pt at step {saved}, as requested by SIGUSR1")
     for step in again:
         assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
 

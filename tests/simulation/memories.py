@@ -154,7 +154,7 @@ class Memories:
         if sidecar.paused_at is not None:
             self.world.time.after(0.5, self._fetched, sidecar, action, late)
             return
-        error = "it was not there in time" if late else ""
+        error = "it did not arrive in time" if late else ""
         for wanted in () if late else order.wanted:
             error = error or self._took(pod, wanted, action)
         sidecar.fetching = None

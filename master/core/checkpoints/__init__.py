@@ -1,1 +1,1 @@
-"""Checkpoints in members' memories, planned saves, and what users are told of either."""
+"""In-memory checkpoints and their replicas, planned saves, and the Events about both."""

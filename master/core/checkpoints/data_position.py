@@ -1,8 +1,7 @@
-"""What ranks have told of their data. The core says each thing once a generation, as an event, and the newest in the
-status.
+"""What ranks report about their data position: each report is one Event per generation, the newest are in the status.
 
-Samples that are trained on again are counted from the checkpoint: what lies between it and the fault is repeated too,
-but the model went back with it, so nothing has been learnt twice.
+Repeated samples are counted up to the loaded checkpoint. Samples between the checkpoint and the fault are trained on
+again too, but the model was reset with them, so it has not learnt from them twice.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from outrider.master.core.state.occurrences import RankSaves
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 SHOWN = 32
+"""The most reports that the status has."""
 ROOM = ("not atomic", "atomic")
-"""Words about saves that find no room beside the old file, and that find it again."""
+"""The messages about saves that find no room beside the old file, and about saves that find it again."""
 
 
-def said(state: State, member: Member, message: DataSaid) -> None:
+def reported(state: State, member: Member, message: DataSaid) -> None:
     kind = DATA_KINDS.get(message.word)
     note = DataNote(str(message.generation), kind or "", message.sentence, message.samples)
     is_of_now = state.world is not None and state.world.generation == message.generation
@@ -37,7 +37,10 @@ def said(state: State, member: Member, message: DataSaid) -> None:
 
 
 def saved(state: State, saves: RankSaves) -> None:
-    """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
+    """Clears a member's report of in-place saves from an earlier generation, once one of its ranks saves in this one.
+
+    A rank reports that it saves in place before it does, so without a report the file is replaced atomically again.
+    """
     member, generation = state.members.get(saves.member), saves.generation
     if member is not None and member.in_place is not None and member.in_place[0] != generation:
         member.in_place = None
@@ -45,7 +48,7 @@ def saved(state: State, saves: RankSaves) -> None:
 
 
 def add(state: State, kind: str, sentence: str) -> None:
-    """What the master itself knows of them."""
+    """Adds a report by the master itself."""
     _add(state, DataNote(str(state.generation), kind, sentence, 0))
 
 

@@ -1,10 +1,12 @@
-"""Which checkpoint in memory every rank has, while a world runs. Each member keeps that one until there is a newer one.
+"""Tracks which in-memory checkpoint every rank of a running generation has; members keep it until a newer one is.
 
-Members say what is whole in their memory. A replicated state is kept when every member has it. A sharded one is copied
-to partners first, each member's to the next of the world, so that it survives any one of them; it is kept when every
-rank has it and every partner holds it. A save of the marked path, which rank 0 makes alone, is given to all others
-(`checkpoints.replication`). What is not kept may be overwritten by the next save, so copies that are slower than saves
-keep the step before. Nobody waits for any of this, and within a generation a kept step never goes back.
+Members report which checkpoints are complete in their memory. If all ranks have the same state, it is replicated once
+every member has it. A sharded state is first copied to partners, each member's to the next one of the generation, so
+that it survives the loss of any one member; it is replicated once every rank and every partner has its part. A save of
+the checkpoint path, which rank 0 writes alone, is sent to all other members (`checkpoints.replication`).
+
+The next save may overwrite a checkpoint that is not replicated, so if copies are slower than saves, the step before is
+kept. Training never waits for any of this, and within a generation the replicated step never goes back.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept, Remembered
 
 VERSIONS = 4
-"""Steps that some ranks have and others not, yet."""
+"""The most steps that are tracked while only some ranks have them."""
 LEAST = 30.0
-"""Seconds for a copy to a partner; more where it is large."""
+"""Seconds allowed for a copy to a partner; a large one gets more."""
 
 
 def remembered(state: State, member: Member, message: Remembered) -> None:
+    """Handles the report that a rank's checkpoint is complete in its member's memory."""
     world = _running(state, member)
     if world is None or message.generation != world.generation:
         return
@@ -34,7 +37,7 @@ def remembered(state: State, member: Member, message: Remembered) -> None:
         return
     if message.marked:
         replication.begin(state, world, member.id, message)
-        if not keeping.orders:  # it is alone
+        if not keeping.orders:  # there is no other member
             _copied(state, world)
         return
     version = (message.step, message.sharded)
@@ -42,8 +45,8 @@ def remembered(state: State, member: Member, message: Remembered) -> None:
     keeping.said.setdefault(version, set()).add(message.rank)
     for old in sorted(keeping.said)[:-VERSIONS]:
         del keeping.said[old]
-    wanted = world.world_size if message.sharded else len(world.places)
-    if len(keeping.said.get(version, ())) < wanted:
+    needed = world.world_size if message.sharded else len(world.places)
+    if len(keeping.said.get(version, ())) < needed:
         return
     if message.sharded and len(world.places) > 1:
         _copy(state, world, keeping, message.step)
@@ -59,7 +62,7 @@ def _running(state: State, member: Member) -> World | None:
 
 # -- partners -----------------------------------------------------------------------------------------------------
 def _copy(state: State, world: World, keeping: Keeping, step: int) -> None:
-    """One step at a time; the newest that comes meanwhile is next."""
+    """Copies one step to partners at a time; the newest that is reported meanwhile is next."""
     if keeping.orders or step <= keeping.copied:
         keeping.waiting = max(keeping.waiting, step)
         return
@@ -77,8 +80,10 @@ def _copy(state: State, world: World, keeping: Keeping, step: int) -> None:
 
 
 def begin(state: State, world: World) -> None:
-    """All of it runs. What it began from has lost a holder with each member that was lost, and gets it back: another
-    loss before the next save would find no copy."""
+    """Once the whole generation runs: copies the checkpoint that it began from to partners that do not have it.
+
+    Each lost member held replicas. Without this, another loss before the next save could find no copy.
+    """
     found, longest = world.restoring, 0.0
     if found is None or found.step < 0:
         return
@@ -103,38 +108,39 @@ def _order(
 ) -> None:
     keeping = world.keeping
     place, room = world.places[owner.id], world.places[holder.id].nproc
-    wanted = tuple(
-        restore.wanted_from(owner, rank, local, keeping.lengths.get(rank, 0), held=True)
+    copies = tuple(
+        restore.source_of(owner, rank, local, keeping.lengths.get(rank, 0), held=True)
         for local, rank in enumerate(_ranks(place))
     )
-    if len(wanted) > room:
+    if len(copies) > room:
         keeping.failed = True
-        _no_room(state, holder.id, room, owner.id, len(wanted))
+        _no_room(state, holder.id, room, owner.id, len(copies))
         return
-    reason = f"{holder.id} holds a copy of step {step} of {owner.id}."
-    what = (world.generation, step, made_in, wanted, True, patience, reason)
+    reason = f"{holder.id} receives a replica of step {step} from {owner.id}."
+    what = (world.generation, step, made_in, copies, True, patience, reason)
     keeping.orders[orders.give(state, holder, lambda order: Fetch(order, *what), reason)] = holder.id
 
 
 def fetched(state: State, member: Member, message: Fetched) -> None:
+    """Handles the end of a transfer, with or without an error."""
     world = _running(state, member)
     if world is None or message.order not in world.keeping.orders:
         return
     del world.keeping.orders[message.order]
     if message.error:
-        _not_held(state, world, member.id, message.step, message.error)
+        _not_replicated(state, world, member.id, message.step, message.error)
     replication.fetched(state, world, member, message)
     if not world.keeping.orders:
         _copied(state, world)
 
 
 def overdue(state: State, number: str) -> None:
-    """The deadline of copies to partners."""
+    """Gives up copies that have missed their deadline."""
     world = state.world
     if world is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
     for order, member_id in sorted(world.keeping.orders.items()):
-        _not_held(state, world, member_id, _step_of(state, member_id, order), "it was not there in time")
+        _not_replicated(state, world, member_id, _step_of(state, member_id, order), "it did not arrive in time")
         if (member := state.members.get(member_id)) is not None:
             orders.acknowledge(state, member, order)
     world.keeping.orders.clear()
@@ -148,24 +154,24 @@ def _step_of(state: State, member_id: MemberId, order: OrderId) -> int:
     return pending.message.step if pending is not None and isinstance(pending.message, Fetch) else -1
 
 
-def _not_held(state: State, world: World, member: MemberId, step: int, why: str) -> None:
-    """Told once a generation: where saves are faster than copies it is so each time."""
+def _not_replicated(state: State, world: World, member: MemberId, step: int, why: str) -> None:
+    """Announces a failed copy once a generation: if saves are faster than copies, every copy fails."""
     keeping = world.keeping
     keeping.failed = True
     if not keeping.told:
         keeping.told = True
         kept = "; the step before is kept" if keeping.copied >= 0 else ""
         what = replication.described(keeping, step) if step in keeping.counted else f"step {step}"
-        text = f"{member} could not hold a copy of {what}: {why}{kept}."
+        text = f"{member} did not receive a replica of {what}: {why}{kept}."
         state.announce("ReplicationSkipped", text, member, warning=True)
 
 
 def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: int) -> None:
-    """Told once a job: the worlds after this one are hardly better."""
+    """Announces once a job that replicas do not fit: later generations will hardly differ."""
     sentence = (
-        f"{holder}, with {counted(room, 'local rank')}, has no room for copies of the {ranks} of {owner}: no sharded "
-        f"checkpoint is kept in memory where members have unequal numbers of local ranks, and when a member is lost "
-        f"all go on from storage"
+        f"{holder}, with {counted(room, 'local rank')}, has no room for replicas of the {ranks} of {owner}: sharded "
+        f"checkpoints are not replicated in memory if members have different numbers of local ranks, and when a member "
+        f"is lost all ranks resume from storage"
     )
     if all(note.sentence != sentence for note in state.checkpoints.data_notes):
         data_position.add(state, "ReplicationSkipped", sentence)
@@ -181,20 +187,20 @@ def _copied(state: State, world: World) -> None:
     if waiting > keeping.copied and waiting in keeping.counted:
         place = next(iter(world.places.values()))
         rank, counted = place.first_rank, keeping.counted[waiting]
-        said = Remembered(world.generation, rank, waiting, keeping.lengths.get(rank, 0), False, True, counted)
-        replication.begin(state, world, place.member, said)
+        newest = Remembered(world.generation, rank, waiting, keeping.lengths.get(rank, 0), False, True, counted)
+        replication.begin(state, world, place.member, newest)
     elif waiting > keeping.copied:
         _copy(state, world, keeping, waiting)
 
 
-# -- kept ---------------------------------------------------------------------------------------------------------
+# -- replicated ---------------------------------------------------------------------------------------------------
 def _keep(state: State, world: World, step: int) -> None:
     keeping = world.keeping
     if step <= keeping.kept:
         return
     keeping.kept = step
     keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
-    if step in keeping.counted:  # a save of the marked path is good for whoever joins, in a world of any size
+    if step in keeping.counted:  # any new member can load a save of the checkpoint path, at any world size
         what, state.checkpoints.replicated_step = replication.described(keeping, step), keeping.counted[step]
         _finished(state, keeping, state.checkpoints.replicated_step)
     else:
@@ -207,13 +213,13 @@ def _keep(state: State, world: World, step: int) -> None:
 
 
 def _finished(state: State, keeping: Keeping, step: int) -> None:
-    """A world of any size can begin from it: whoever joins is given it."""
+    """Counts the checkpoint as finished: a generation of any size can begin from it, since new members receive it."""
     state.checkpoint_step = keeping.finished = step
     readiness.stir(state)
 
 
 def again(state: State, member: Member) -> None:
-    """Also after each Welcome."""
+    """Tells a member the replicated version, which its memory must keep; also after each Welcome."""
     world = _running(state, member)
     if world is None or world.keeping.kept < 0 or member.session is None:
         return

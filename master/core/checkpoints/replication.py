@@ -1,7 +1,7 @@
-"""Rank 0 alone saves the marked path. While the world trains, each of its members is given that save.
+"""Replicates saves of the checkpoint path, which rank 0 writes alone, to all members while they train.
 
-Who has it gives it to one at a time, so that those who have it double in number with each round. It is kept when every
-member has it: any of them may be lost then, and the next world begins from it all the same.
+Each member that has the save sends it to one other at a time, so the number of replicas doubles with each round. The
+save is replicated when every member has it: then any member may be lost, and the next generation still begins from it.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.checkpoints import Fetch, Fetched, Remembered
 
 LEAST = 30.0
-"""Seconds for a copy; more where it is large."""
+"""Seconds allowed for a copy; a large one gets more."""
 
 
-def begin(state: State, world: World, source: MemberId, said: Remembered) -> None:
-    """What is on its way comes to its end first; the newest that is said meanwhile is next."""
+def begin(state: State, world: World, source: MemberId, save: Remembered) -> None:
+    """Replicates a new save once the one under way has ended; the newest that is reported meanwhile is next."""
     keeping = world.keeping
-    keeping.lengths[said.rank], keeping.counted[said.step] = said.length, said.counted
-    if keeping.orders or said.step <= keeping.copied:
-        keeping.waiting = max(keeping.waiting, said.step)
+    keeping.lengths[save.rank], keeping.counted[save.step] = save.length, save.counted
+    if keeping.orders or save.step <= keeping.copied:
+        keeping.waiting = max(keeping.waiting, save.step)
         return
-    keeping.counted = {number: steps for number, steps in keeping.counted.items() if number >= said.step}
-    keeping.copied, keeping.failed = said.step, False
+    keeping.counted = {number: steps for number, steps in keeping.counted.items() if number >= save.step}
+    keeping.copied, keeping.failed = save.step, False
     keeping.lacking = [member for member in reversed(world.order) if member != source]
     rounds = len(world.order).bit_length()
     state.deadlines.set(
         ("copied", str(world.generation.number)),
-        state.now + LEAST + rounds * said.length / restore.SLOWEST + restore.SLACK,
+        state.now + LEAST + rounds * save.length / restore.SLOWEST + restore.SLACK,
     )
-    _give(state, world, source)
+    _send(state, world, source)
 
 
-def fetched(state: State, world: World, taker: Member, message: Fetched) -> None:
-    """Giver and taker both can give it on."""
-    giver = world.keeping.givers.pop(message.order, None)
-    if giver is not None:
-        for source in (giver, *(() if message.error else (taker.id,))):
-            _give(state, world, source)
+def fetched(state: State, world: World, receiver: Member, message: Fetched) -> None:
+    """After a transfer, sender and receiver each send the save to a next member."""
+    sender = world.keeping.givers.pop(message.order, None)
+    if sender is not None:
+        for source in (sender, *(() if message.error else (receiver.id,))):
+            _send(state, world, source)
 
 
 def give_up(keeping: Keeping) -> None:
-    """Nothing more is given."""
+    """Sends the save to no further members."""
     keeping.lacking.clear()
     keeping.givers.clear()
 
 
-def _give(state: State, world: World, source: MemberId) -> None:
+def _send(state: State, world: World, source: MemberId) -> None:
     keeping, owner = world.keeping, state.members.get(source)
     if not keeping.lacking or owner is None:
         return
-    taker = state.members.get(keeping.lacking.pop())
-    if taker is None:
+    receiver = state.members.get(keeping.lacking.pop())
+    if receiver is None:
         keeping.failed = True
         return
     number, rank = keeping.copied, next(iter(world.places.values())).first_rank
     length = keeping.lengths.get(rank, 0)
-    wanted = (restore.wanted_from(owner, rank, 0, length),)
-    reason = f"{taker.id} is given {described(keeping, number)} by {source}."
-    what = (world.generation, number, world.generation, wanted, False, LEAST + length / restore.SLOWEST, reason)
-    order = orders.give(state, taker, lambda number: Fetch(number, *what, True), reason)
-    keeping.orders[order], keeping.givers[order] = taker.id, source
+    copies = (restore.source_of(owner, rank, 0, length),)
+    reason = f"{receiver.id} receives {described(keeping, number)} from {source}."
+    what = (world.generation, number, world.generation, copies, False, LEAST + length / restore.SLOWEST, reason)
+    order = orders.give(state, receiver, lambda number: Fetch(number, *what, True), reason)
+    keeping.orders[order], keeping.givers[order] = receiver.id, source
 
 
 def described(keeping: Keeping, number: int) -> str:
     counted = keeping.counted.get(number, 0)
-    return f"save {number} of the marked path" + (f" (step {counted})" if counted else "")
+    return f"save {number} of the checkpoint path" + (f" (step {counted})" if counted else "")

@@ -1,12 +1,12 @@
-"""Which checkpoint in the members' memories a new world begins from, and who of it must be given what before.
+"""Which in-memory checkpoint a new generation begins from, and which members must receive which copies first.
 
-Pure functions over what the members said is whole in their memory. A replicated state is the same on all ranks, so that
-any copy of a version serves everyone. A sharded one is whole where each rank's part is with somebody, its owner or the
-partner that holds a copy, in a world of the same size. A version is a step and the generation that saved it: versions
-are never mixed.
+Pure functions over what members reported as complete in their memory. A replicated state is the same on all ranks, so
+any copy of a version serves every rank. A sharded state is complete if some member has the part of each rank, its owner
+or the partner with the replica, and the world size is the same. A version is a step and the generation that saved it:
+versions are never mixed.
 
-Of the marked path rank 0 alone has saved, and any copy serves everyone. There the later generation wins, however many
-saves an earlier one has made: what it saved went on from where the earlier one had ended.
+The checkpoint path is saved by rank 0 alone, and any copy serves every rank. There the later generation wins, however
+many saves an earlier one has made: it resumed from where the earlier one ended.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Version(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"save {self.step} of the marked path" if self.marked else f"the checkpoint of step {self.step}"
+        return f"save {self.step} of the checkpoint path" if self.marked else f"the checkpoint of step {self.step}"
 
 
 class Need(NamedTuple):
-    """A copy that a member has to be given."""
+    """A copy that a member has to receive."""
 
     rank: int
     local_rank: int
@@ -42,14 +42,14 @@ class Need(NamedTuple):
 
 
 def newest(places: Iterable[Place], world_size: int, copies: Copies) -> Version | None:
-    """The one that the next world can have; None where there is none."""
+    """The newest version that the next generation can load; None if there is none."""
     places = list(places)
     found = [v for v in (_replicated(places, copies), _sharded(world_size, copies)) if v is not None]
     return max(found, default=None) or max(set().union(*_marked(places, copies)), key=_age, default=None)
 
 
 def begun_from(places: Iterable[Place], copies: Copies) -> Version | None:
-    """The newest save of the marked path that every member of a world has: all its ranks begin from that one."""
+    """The newest save of the checkpoint path that every member of a generation has: all its ranks begin from it."""
     each = _marked(places, copies)
     return max(set.intersection(*each), key=_age, default=None) if each else None
 
@@ -67,7 +67,10 @@ def _version(copy: Copy) -> Version:
 
 
 def _replicated(places: Sequence[Place], copies: Copies) -> Version | None:
-    """One that everybody has who has any: nothing is to be given to them. Else the newest that anybody has."""
+    """The newest version that all members with any version have, so that these need no transfer.
+
+    If there is none, the newest version of any member.
+    """
     each = [
         {_version(copy) for copy in copies.get(place.member, ()) if not copy.sharded and not copy.marked}
         for place in places
@@ -87,7 +90,7 @@ def _sharded(world_size: int, copies: Copies) -> Version | None:
 
 
 def needs(version: Version, places: Iterable[Place], copies: Copies) -> dict[MemberId, list[Need]]:
-    """By member, in the order of the world; who has all of its own is not in it."""
+    """The copies that each member has to receive, in the order of the generation; without members that lack none."""
     places = list(places)
     return _needs_of_ranks(version, places, copies) if version.sharded else _needs_of_any(version, places, copies)
 
@@ -106,7 +109,7 @@ def _needs_of_any(version: Version, places: Sequence[Place], copies: Copies) -> 
 
 
 def _needs_of_ranks(version: Version, places: Sequence[Place], copies: Copies) -> dict[MemberId, list[Need]]:
-    """Its owner gives a rank's copy before its partner does: it has the other half of its own work."""
+    """The missing parts of a sharded version; the owner of a part is preferred to the partner with the replica."""
     where: dict[int, list[tuple[bool, MemberId, int]]] = {}
     for place in places:
         for copy in copies.get(place.member, ()):
@@ -124,7 +127,7 @@ def _needs_of_ranks(version: Version, places: Sequence[Place], copies: Copies) -
 
 
 def unheld(version: Version, places: Iterable[Place], copies: Copies) -> dict[MemberId, int]:
-    """Members whose sharded copies the next one of the world does not hold, with the bytes of each."""
+    """Members whose sharded parts are not replicated on the next member of the generation, with the bytes of each."""
     places = list(places)
     length = {c.rank: c.length for of_member in copies.values() for c in of_member if _version(c) == version}
     found = {}

@@ -1,4 +1,4 @@
-"""The user ends the job: its script saves its state first, where it can."""
+"""When the user stops the job, its script saves its state first, if it can."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from outrider.master.core.state.job import REBUILDING, State
 
 
 def stop(state: State, reason: str, hard: bool, within: float | None = None) -> None:
-    """Hard: without any grace. `within`: seconds after which the platform ends the members by itself."""
+    """Stops the job, after a save if possible.
+
+    `hard`: without any grace. `within`: seconds after which the platform ends the members by itself.
+    """
     reason = reason.rstrip(".")
     if within is not None:
         state.checkpoints.stop_by = state.now + within
@@ -25,8 +28,10 @@ def stop(state: State, reason: str, hard: bool, within: float | None = None) -> 
 
 
 def _waits(state: State, reason: str) -> bool:
-    """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
-    script's state."""
+    """Whether the stop waits for a save of the script's state, or for the members to report to a new master.
+
+    A new master does not know its generation yet, and could only delete members that have not reported.
+    """
     patience = (
         None
         if state.checkpoints.stop_by is None
@@ -36,6 +41,6 @@ def _waits(state: State, reason: str) -> bool:
 
 
 def after_save(state: State) -> None:
-    """A job that waits for its end: the script's state is saved, or cannot be."""
+    """Stops a job that waited for the save, once the script's state is saved or cannot be saved."""
     if state.stop_wanted and not _waits(state, state.stop_wanted):
         generation_job_end.stop_now(state, state.stop_wanted)

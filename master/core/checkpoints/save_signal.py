@@ -1,6 +1,6 @@
-"""`--save-signal`, `saveSignal`: the signal by which a script with a handler of its own is asked to save.
+"""`--save-signal`, `saveSignal`: the signal that makes a script with a handler of its own save its state.
 
-It may be one that a script can handle and that nothing else here, in Python or in torch means something by.
+A script must be able to handle the signal, and neither Outrider nor Python nor torch may use it for something else.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ MAY_BE: Final = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGALRM", "SIGURG", "SIGWINCH"
 TAKEN: Final = {
     "SIGKILL": "no process can handle it",
     "SIGSTOP": "no process can handle it",
-    "SIGTERM": "by it Outrider ends ranks",
-    "SIGINT": "by it the user ends a command (Ctrl-C)",
-    "SIGCONT": "by it a process goes on that was stopped",
-    "SIGCHLD": "it says that a child has ended",
-    "SIGPIPE": "it says that nobody reads any more",
+    "SIGTERM": "Outrider stops ranks with it",
+    "SIGINT": "users stop a command with it (Ctrl-C)",
+    "SIGCONT": "it continues a stopped process",
+    "SIGCHLD": "it reports that a child process has ended",
+    "SIGPIPE": "it reports a closed pipe",
     "SIGQUIT": "it ends a process with a core dump",
     **dict.fromkeys(
-        ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"), "it means that a process is broken"
+        ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"), "it reports a crash of the process"
     ),
 }
 
 
 def parsed(text: str) -> str:
-    """Its name; ValueError says what it may be. `usr1` is SIGUSR1."""
+    """The signal's name, in capitals with SIG: `usr1` is SIGUSR1. Raises ValueError with the supported signals."""
     name = text.strip().upper()
     name = name if name.startswith("SIG") else f"SIG{name}"
     if name in MAY_BE:
         return name
-    why = f"{name} cannot ask a script to save: {TAKEN[name]}" if name in TAKEN else f"{text[:40]!r} is no such signal"
-    raise ValueError(f"{why}; it may be {', '.join(MAY_BE[:-1])} or {MAY_BE[-1]}")
+    value = f'"{name}" ({TAKEN[name]})' if name in TAKEN else f'"{text[:40]}"'
+    raise ValueError(f"Unsupported value: {value}: supported values: {', '.join(MAY_BE)}")

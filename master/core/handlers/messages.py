@@ -90,7 +90,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Checked: nodecheck_rounds.answered,
     LineMatched: log_rules.matched,
     PatternDropped: log_rules.dropped,
-    DataSaid: data_position.said,
+    DataSaid: data_position.reported,
     StateOffered: planned_save.offered,
     StateSaved: planned_save.saved,
     Remembered: memory_tier.remembered,

@@ -73,7 +73,7 @@ def _over(job: PsState, seat: Seat, error: str) -> None:
         return
     if member.stays_until_saved:
         if error:
-            text = f"{member.id} could not save before it leaves: {error}; the last checkpoint counts."
+            text = f"{member.id} could not save before it leaves: {error}; the last checkpoint is used."
             job.announce("StateNotSaved", text, warning=True)
         farewell.ends = None
         if session_saver.has_replacement(seat):

@@ -305,7 +305,7 @@ def at_checkpoint(state: State) -> None:
     """A checkpoint is finished: what waits for one is done now. A script that saves because it was asked to is waited
     for: that is newer, and goes before an older one."""
     step, state.checkpoint_step = state.checkpoint_step, None
-    if step is None or state.stage != RUNNING or planned_save.is_asked(state):
+    if step is None or state.stage != RUNNING or planned_save.is_requested(state):
         return
     if state.resize and not state.restart_wanted and _is_replaced_soon(state):
         return

@@ -43,7 +43,7 @@ def test_rank_0_crashes_and_every_rank_goes_on_from_the_newest_save(start: Calla
     told = []
     for _ in range(3):
         mark = job.mark()
-        job.event("CheckpointReplicated", 0, "save", "of the marked path")
+        job.event("CheckpointReplicated", 0, "save", "of the checkpoint path")
         _, world = job.now()
         os.kill(world[0][0].pid, signal.SIGKILL)
         restart, world = job.training(2, restart, more=15)
@@ -116,7 +116,7 @@ def test_a_handler_of_the_scripts_own_saves_to_the_marked_path(start: Callable[.
     job.outrider("stop", "train")
     assert job.process.wait(DEADLINE) == 0, job.log()
     job.steps()
-    job.event("StateSaved", 0, f"model.pt at step {job.saved[-1]}, asked by SIGUSR1")
+    job.event("StateSaved", 0, f"model.pt at step {job.saved[-1]}, as requested by SIGUSR1")
     assert [len(job.saved), len(set(job.saved))] == [3, 3]
 
 

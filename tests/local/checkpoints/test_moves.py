@@ -149,7 +149,7 @@ def test_a_script_with_a_handler_of_its_own_saves_when_it_gets_the_signal(start:
     second = trained(job, 0)
     (saved,) = job.saved
     assert {steps[0].loaded for steps in second.values()} == {saved}
-    job.event("StateSaved", 0, f"model.pt at step {saved}, asked by SIGUSR1")
+    job.event("StateSaved", 0, f"model.pt at step {saved}, as requested by SIGUSR1")
     job.outrider("stop", "train")
     assert job.process.wait(DEADLINE) == 0, job.log()
     job.steps()

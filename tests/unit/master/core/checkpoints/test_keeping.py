@@ -91,7 +91,7 @@ def test_a_partner_that_cannot_hold_a_copy_is_told_of_once_and_the_step_before_i
         play.run(1.0)
     assert kept(play) == [20, 20, 20]
     (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-1 could not hold a copy of step 30: from worker-0")
+    assert said.startswith("worker-1 did not receive a replica of step 30: from worker-0")
 
 
 def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_told_once() -> None:
@@ -104,7 +104,7 @@ def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_to
         play.run(2.0)
     assert kept(play) == [-1, -1, -1]
     (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-2, with 1 local rank, has no room for copies of the 2 of worker-1: no sharded ")
+    assert said.startswith("worker-2, with 1 local rank, has no room for replicas of the 2 of worker-1: sharded ")
     (note,) = play.status()["data"]["notes"]
     assert note["sentence"] == said.rstrip(".")
     assert held(play) == {"worker-0": {3}, "worker-1": {0}, "worker-2": set()}
@@ -179,7 +179,7 @@ def test_a_start_does_not_wait_for_a_copy_that_does_not_come(error: str) -> None
     play["worker-3"].fetch_error = error
     assert play.until_next(3) < (5.0 if error else 20.0)
     (said,) = reasons(play, "CheckpointTransferFailed")
-    assert said == f"worker-3 goes without the checkpoint of step 20: {error or 'it was not there in time'}."
+    assert said == f"worker-3 starts without the checkpoint of step 20: {error or 'it did not arrive in time'}."
 
 
 def test_a_member_that_is_lost_while_another_is_given_a_copy_costs_a_new_world_and_nothing_else() -> None:

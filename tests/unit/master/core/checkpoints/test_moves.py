@@ -136,7 +136,9 @@ def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
     play.until(lambda: play.is_over, 2.0)
     (told,) = play.announced("StateNotSaved")
     assert told.severity == "warning"
-    assert told.reason == ("The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint counts.")
+    assert told.reason == (
+        "The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint is used."
+    )
 
 
 def test_a_rank_that_never_answers_is_waited_for_no_longer_than_a_save_may_take() -> None:
@@ -144,7 +146,7 @@ def test_a_rank_that_never_answers_is_waited_for_no_longer_than_a_save_may_take(
     play.tell(StopAsked("by `outrider stop`"))
     took = play.until(lambda: play.is_over, 100.0)
     assert play.spec.save_grace < took < play.spec.save_grace + 5
-    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint is used."]
 
 
 def test_a_fault_while_the_state_is_saved_ends_the_job_all_the_same() -> None:

@@ -34,11 +34,11 @@ def test_a_signal_may_be_written_as_kill_takes_it(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("SIGKILL", "SIGKILL cannot ask a script to save: no process can handle it; it may be SIGUSR1, SIGUSR2, "),
-        ("term", "SIGTERM cannot ask a script to save: by it Outrider ends ranks; it may be"),
-        ("SIGSEGV", "SIGSEGV cannot ask a script to save: it means that a process is broken"),
-        ("10", "'10' is no such signal; it may be SIGUSR1"),
-        ("", "'' is no such signal"),
+        ("SIGKILL", 'Unsupported value: "SIGKILL" (no process can handle it): supported values: SIGUSR1, SIGUSR2, '),
+        ("term", 'Unsupported value: "SIGTERM" (Outrider stops ranks with it): supported values: '),
+        ("SIGSEGV", 'Unsupported value: "SIGSEGV" (it reports a crash of the process): '),
+        ("10", 'Unsupported value: "10": supported values: SIGUSR1'),
+        ("", 'Unsupported value: "": '),
     ],
 )
 def test_one_that_cannot_be_handled_or_is_ours_is_refused_with_the_reason(text: str, sentence: str) -> None:
@@ -58,14 +58,14 @@ def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted
     assert play.until(lambda: play.is_over) < 1.0
     (saved,) = reasons(play, "StateSaved")
     assert saved.startswith("The script has saved /data/ckpt.pt at step ")
-    assert saved.endswith(", asked by SIGUSR1.")
+    assert saved.endswith(", as requested by SIGUSR1.")
 
 
 def test_a_script_that_does_not_save_keeps_no_job_from_its_end() -> None:
     play = handling(saves_in=None)
     play.tell(StopAsked("by `outrider stop`"))
     play.until(lambda: play.is_over, play.spec.save_grace + 5)
-    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint is used."]
 
 
 def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
@@ -74,7 +74,7 @@ def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
     play.tell(StopAsked("by `outrider stop`"))
     play.until(lambda: play.is_over, 1.0)
     assert reasons(play, "StateNotSaved") == [
-        "The state could not be saved: local rank 0 has no handler for SIGUSR1 (yet); the last checkpoint counts."
+        "The state could not be saved: local rank 0 has no handler for SIGUSR1 (yet); the last checkpoint is used."
     ]
 
 
@@ -135,4 +135,4 @@ def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_f
     play.run(0.1)
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
     play.until(lambda: play.is_over, 20.0)
-    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint is used."]

@@ -28,7 +28,9 @@ def test_a_save_of_the_marked_path_is_given_to_all_and_kept_then() -> None:
     assert kept(play) == [1, 1, 1]
     assert sorted(fetch.wanted[0].member for fetch in fetches(play)) == ["worker-0", "worker-0"]
     assert all(fetch.marked and not fetch.wanted[0].held for fetch in fetches(play))
-    assert reasons(play, "CheckpointReplicated") == ["Every rank has save 1 of the marked path (step 20) in memory."]
+    assert reasons(play, "CheckpointReplicated") == [
+        "Every rank has save 1 of the checkpoint path (step 20) in memory."
+    ]
     assert play.status()["replicated_step"] == 20
 
 
@@ -83,7 +85,7 @@ def test_what_one_member_cannot_be_given_is_not_kept_and_told_once() -> None:
         play.run(3.0)
     assert kept(play) == [-1, -1, -1]
     (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-2 could not hold a copy of save 1 of the marked path (step 10): from worker-0: its")
+    assert said.startswith("worker-2 did not receive a replica of save 1 of the checkpoint path (step 10): from")
     play["worker-2"].fetch_error = ""
     play.remember_marked(3)
     play.run(3.0)
@@ -114,8 +116,9 @@ def test_a_world_begins_from_the_newest_which_who_lacks_it_is_given_first() -> N
         play[member].fetches_in = 0.1
     play.until_next(3)
     assert starts(play) == [(2, Generation(1, 1))] * 3
-    assert "worker-1 is given save 2 of the marked path from the memory of worker-0, before generation 1.2 starts." in (
-        reasons(play, "CheckpointSent")
+    assert (
+        "worker-1 receives save 2 of the checkpoint path from the memory of worker-0, before generation 1.2 starts."
+        in (reasons(play, "CheckpointSent"))
     )
 
 
@@ -129,7 +132,7 @@ def test_where_somebody_goes_without_it_all_begin_from_what_all_have() -> None:
     play.until_next(2)
     assert starts(play) == [(1, Generation(1, 1))] * 2
     (said,) = reasons(play, "CheckpointTransferFailed")
-    assert said == "worker-1 goes without save 2 of the marked path: from worker-0: the connection has ended."
+    assert said == "worker-1 starts without save 2 of the checkpoint path: from worker-0: the connection has ended."
 
 
 def test_where_nothing_is_in_the_memory_of_all_they_begin_from_none() -> None:

@@ -61,7 +61,7 @@ def test_one_that_cannot_save_leaves_all_the_same(error: str, said: bool) -> Non
     play = told_to_go(error=error, offers=bool(error))
     play.until(lambda: play.is_running() and play.holder("chief").id == "chief-1")
     told = [a.reason for a in play.announced("StateNotSaved")]
-    assert told == [f"chief-0 could not save before it leaves: {error}; the last checkpoint counts."] * said
+    assert told == [f"chief-0 could not save before it leaves: {error}; the last checkpoint is used."] * said
 
 
 def test_one_that_does_not_answer_is_waited_for_until_its_time_is_over_at_most() -> None:

@@ -124,7 +124,7 @@ def test_a_lost_member_that_may_not_be_replaced_ends_the_job_where_everyone_is_n
     end = play.ended()
     assert end is not None
     assert end.exit_code == 1
-    assert "3 members of at least 4 are left" in end.reason
+    assert "3 of at least 4 members are left" in end.reason
 
 
 def test_a_job_can_be_scaled_down_and_up() -> None:

@@ -179,7 +179,7 @@ def test_what_annotations_ask_for() -> None:
         (noted(node_check="maybe"), "annotation outrider.dev/node-check: 'maybe' must be \"true\" or \"false\""),
         (noted(elastic_data="2"), "annotation outrider.dev/elastic-data: '2' must be \"true\" or \"false\""),
         (noted(atomic_save="please"), 'annotation outrider.dev/atomic-save: \'please\' must be "true", "false" or'),
-        (noted(save_signal="SIGSTOP"), "annotation outrider.dev/save-signal: SIGSTOP cannot ask a script to save: no "),
+        (noted(save_signal="SIGSTOP"), 'annotation outrider.dev/save-signal: Unsupported value: "SIGSTOP" (no'),
         (noted(per_rank="2"), "annotation outrider.dev/per-rank: '2' must be \"true\" or \"false\""),
         (noted(job="My Job"), "annotation outrider.dev/job: 'My Job' cannot be a job's name"),
         (pod(("Foo", "x" * 64)), "the name of the pod's owner, a Foo: "),
