@@ -190,7 +190,7 @@ def it_is_sent_the_signal_before_its_job_goes(job: ClusterJob) -> None:
     job.create(job.document)
     again = until(lambda: [step for step in job.steps() if step.loaded > before], job.story)
     assert {step.loaded for step in again} == set(job.saved) - saved, job.story()
-    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1", after=mark)
+    job.event("StateSaved", "model.pt at step", "requested by SIGUSR1", after=mark)
 
 
 def test_a_shell_script_of_which_nothing_is_known_is_asked_too(make: Make) -> None:
@@ -208,4 +208,4 @@ def test_another_controllers_pods_name_the_signal_by_an_annotation(pods: MakePod
     job.kubectl("delete", "pod", f"{job.name}-1", "--wait=false")
     again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
     assert {step.loaded for step in again} == set(job.saved), job.story()
-    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1")
+    job.event("StateSaved", "model.pt at step", "requested by SIGUSR1")

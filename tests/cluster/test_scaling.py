@@ -67,6 +67,6 @@ def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make:
     assert picture.read_bytes().startswith(b"\x89PNG")
     restart, _ = job.training(1)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
-    job.event("ScalingPaused", "2 members by hand")
+    job.event("ScalingPaused", "to 2 members")
     job.training(2, after=restart)
     assert shown(job)["elasticCondition"] == "Stop"

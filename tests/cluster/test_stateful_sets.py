@@ -61,7 +61,7 @@ def scaling_reaches_its_owner_and_the_other_way_it_is_followed(job: Pods) -> Non
     restart, world = job.training(6, after=restart)
     assert f"{job.name}-2" in members(world)
     job.kubectl("scale", "statefulset", job.name, "--replicas=2")
-    job.event("OwnerScaledByUser", "2 pods instead of 3")
+    job.event("OwnerScaledByUser", "from 3 to 2 pods")
     until(lambda: replicas(job, "elasticjobs") == 2, job.story)
     restart, _ = job.training(4, after=restart)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=1")

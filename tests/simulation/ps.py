@@ -35,7 +35,7 @@ RESIZED = 0.4
 """Jobs whose user wants other resources for a parameter server, once or twice."""
 STUCK = 0.5
 """How many sessions do not notice that a ps was away."""
-BY_WORD = ("restart was asked for", "training is over", "The job", "the job", "is stuck", "EADDRINUSE", "fork failed")
+BY_WORD = ("restart was requested", "training is over", "The job", "the job", "is stuck", "EADDRINUSE", "fork failed")
 
 
 class PsScenario(Scenario):

@@ -21,7 +21,7 @@ from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
 from outrider.master.core.state.occurrences import SpecEdited
-from outrider.master.core.text import wanted
+from outrider.master.core.text import counted
 
 
 def edited(state: State, event: SpecChanged) -> None:
@@ -33,7 +33,9 @@ def edited(state: State, event: SpecChanged) -> None:
             membership_connections.welcome(state, member, "The job's patience was edited.")
     is_own = autoscaler.is_own(state, event.spec.replicas)
     if event.spec.replicas != state.target and not is_own:
-        state.announce("ScaleRequested", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
+        state.announce(
+            "ScaleRequested", f"{counted(event.spec.replicas, 'member')} requested instead of {state.target}."
+        )
         autoscaler.scaled_by_hand(state, event.spec.replicas)
         state.target = event.spec.replicas
     autoscaler.edited(state, before)
@@ -91,10 +93,10 @@ def owner_sized(state: State, event: OwnerSized) -> None:
 
 
 def _suspend_or_resume(state: State) -> None:
-    is_wanted = state.placement.suspend_wanted or state.placement.owner.suspended
-    if is_wanted and not state.placement.suspended:
+    is_requested = state.placement.suspend_wanted or state.placement.owner.suspended
+    if is_requested and not state.placement.suspended:
         _suspend(state)
-    elif state.placement.suspended and not is_wanted:
+    elif state.placement.suspended and not is_requested:
         _resume(state)
 
 

@@ -1,1 +1,1 @@
-"""The size of a job: asked for, by the clock, or found by itself."""
+"""The size of a job: requested by its user, set by a schedule, or found by measuring."""

@@ -1,9 +1,8 @@
-"""A job that finds its own size: measured while its world stands, changed as `scaling.size_policy` decides, never
-stuck.
+"""Autoscaling: measures a job while its generation runs, and changes its size as `scaling.size_policy` decides.
 
-A change is one like `outrider scale`: growth waits for the next finished checkpoint, nobody is stopped for a trial
-before. Where there is no room for a size within a minute, the job goes back to what it has, and room is asked for again
-later. Who scales by hand is obeyed, and from then on decides alone until the policy is edited or asked for anew.
+A change is made like `outrider scale`: it waits for the next finished checkpoint, and no rank is stopped earlier for a
+trial. If there is no room for a size within a minute, the job returns to its present size, and room is requested again
+later. If a user scales the job, autoscaling pauses until the policy is edited or resumed.
 """
 
 from __future__ import annotations
@@ -28,11 +27,13 @@ from outrider.master.core.text import counted, moment, seconds
 from outrider.wire.messages.report import RankProgress, Report
 
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
+"""Seconds until room is requested again: after the first lack of room, and at most."""
 WRITE_AGAIN = 10.0
+"""Seconds until a failed write of the size is repeated."""
 INIT = "init"
 UNMEASURED = (
-    "The job keeps its size: nothing is measured, because no step of rank 0 is seen, and no line of its output says "
-    "any (metrics.logPattern)."
+    "The job keeps its size: its speed is unknown, because no step of rank 0 was seen, neither by the hooks nor in its "
+    "output (metrics.logPattern)."
 )
 
 
@@ -52,6 +53,7 @@ def limits_of(state: State) -> Limits:
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 def note_report(state: State, member: Member, report: Report) -> None:
+    """Measures the job by a report of the member with rank 0."""
     world = _measured_world(state, member)
     if world is None:
         return
@@ -64,7 +66,7 @@ def note_report(state: State, member: Member, report: Report) -> None:
 
 
 def note_line(state: State, member: Member, values: Mapping[str, float], at: float) -> None:
-    """Of rank 0's log: it measures the job where the hooks see no steps."""
+    """Measures the job by a line of rank 0's log, if the hooks see no steps."""
     if "noise" in values:
         state.scaling.noise.append(values["noise"])
     world = _measured_world(state, member)
@@ -74,7 +76,7 @@ def note_line(state: State, member: Member, values: Mapping[str, float], at: flo
 
 
 def _measured_world(state: State, member: Member) -> World | None:
-    """The world, where it is what this member shows that measures it now."""
+    """The generation, if it is measured now, by this member."""
     world = state.world
     if not _may_change(state) or world is None or member.id != world.order[0]:
         return None
@@ -85,7 +87,7 @@ def _measured_world(state: State, member: Member) -> World | None:
 
 
 def _stepping(report: Report, world: World) -> RankProgress | None:
-    """Rank 0, if the hooks have seen it make a step in this world."""
+    """The progress of rank 0, if the hooks have seen it make a step in this generation."""
     rank = next((row for row in report.ranks if row.local_rank == 0), None)
     is_seen = rank is not None and rank.phase != INIT and report.generation == world.generation
     return rank if is_seen else None
@@ -99,7 +101,7 @@ def _meter(state: State, world: World, *, of_lines: bool = False) -> Meter:
 
 
 def still_unmeasured(state: State) -> None:
-    """A world has run for minutes, and it is not known how fast."""
+    """Reports that a generation has run for minutes and its speed is still unknown."""
     if (
         not is_on(state)
         or state.spec.scaling == SCHEDULE
@@ -107,7 +109,7 @@ def still_unmeasured(state: State) -> None:
         or state.scaling.message == UNMEASURED
     ):
         return
-    _tell(state, state_scaling.START, UNMEASURED)
+    _note(state, state_scaling.START, UNMEASURED)
     state.announce("ScalingMetricMissing", UNMEASURED, warning=True)
     state.mark_status()
 
@@ -128,25 +130,26 @@ def _decide(state: State, rate: Rate | None) -> None:
     if decision.size != state.target:
         _change(state, decision.size, decision.condition, decision.reason + weighed)
     elif scaling.room is None:
-        _tell(state, decision.condition, decision.reason + weighed)
+        _note(state, decision.condition, decision.reason + weighed)
 
 
 def _policy(state: State) -> tuple[Policy, str]:
-    """With the gradient noise where it is known, and what is to be said of it."""
+    """The policy, with the gradient noise if it is known, and a sentence about it for the reason."""
     scaling, policy = state.scaling, policy_of(state.spec)
     if state.spec.scaling != EFFICIENCY:
         return policy, ""
     if state.spec.keep_global_batch:
         return policy, " The global batch is the same at any size, so throughput alone counts."
     if not scaling.noise or not scaling.batch:
-        lacking = "The samples in a batch are" if scaling.noise else "The gradient noise is"
-        return policy, f" {lacking} not known, so throughput alone counts."
+        lacking = "The number of samples in a batch is" if scaling.noise else "The gradient noise is"
+        return policy, f" {lacking} unknown, so throughput alone counts."
     noise = median(scaling.noise)
-    told = f" Samples are weighed: the gradient noise is {noise:.4g} samples, and a member's batch {scaling.batch:.4g}."
-    return policy._replace(noise=noise, batch=scaling.batch), told
+    text = f" Samples are weighted: the gradient noise is {noise:.4g} samples, a member's batch {scaling.batch:.4g}."
+    return policy._replace(noise=noise, batch=scaling.batch), text
 
 
-def _tell(state: State, condition: str, message: str) -> None:
+def _note(state: State, condition: str, message: str) -> None:
+    """Sets the condition and the message that the status has about scaling."""
     scaling = state.scaling
     if condition != scaling.condition:
         state.mark_status()
@@ -174,28 +177,29 @@ def _write(state: State, reason: str) -> None:
 
 
 def not_written(state: State) -> None:
-    """The job has its size all the same; whoever reads the ElasticJob sees the old one until then."""
+    """Schedules another write of the size; the job already has it, and the ElasticJob shows the old one until then."""
     state.deadlines.set(("write", ""), state.now + WRITE_AGAIN)
 
 
 def write_again(state: State) -> None:
     if is_on(state) and not state.is_over and state.target in state.scaling.written:
-        _write(state, "The size that the job has found is written into its ElasticJob once more.")
+        _write(state, "The size that autoscaling has decided is written to the ElasticJob again.")
 
 
 # -- room -----------------------------------------------------------------------------------------------------------
 def note_room(state: State, member: Member) -> None:
-    """A pod is pending for lack of room."""
+    """Starts to wait, at most `scale_room_patience`, for a pod that is pending for lack of room."""
     world = state.world
     if not is_on(state) or state.scaling.room is not None or world is None or len(world.places) >= state.target:
         return
     if member.unschedulable and state.deadlines.at(("room", "")) is None:
         state.deadlines.set(("room", ""), state.now + state.spec.scale_room_patience)
-        _tell(state, PENDING, f"{member.id} finds no room; it is waited for {seconds(state.spec.scale_room_patience)}.")
+        patience = seconds(state.spec.scale_room_patience)
+        _note(state, PENDING, f"{member.id} cannot be scheduled; the job waits {patience} for room.")
 
 
 def room_due(state: State) -> None:
-    """A member has had no room for long enough, or it is time to ask for room again."""
+    """Gives up a size without room, or requests room again."""
     world, scaling = state.world, state.scaling
     if not _may_change(state):
         return
@@ -212,19 +216,19 @@ def room_due(state: State) -> None:
 def _go_back(state: State, size: int, lacking: str) -> None:
     scaling = state.scaling
     again = min(ROOM_AGAIN * 2**scaling.no_room, ROOM_SLOWEST)
-    wanted, patience = counted(state.target, "member"), seconds(state.spec.scale_room_patience)
+    desired, patience = counted(state.target, "member"), seconds(state.spec.scale_room_patience)
     reason = (
-        f"There was no room for {wanted} within {patience} ({lacking}): back to {size}; more are asked for again in "
+        f"There was no room for {desired} within {patience} ({lacking}): back to {size}; more are requested again in "
         f"{again:.0f} s."
     )
     _change(state, size, STOP, reason)
     scaling.room, scaling.room_at, scaling.no_room = size, state.now + again, scaling.no_room + 1
-    scaling.search.settled = state.now  # it was to grow, so nothing smaller is better
+    scaling.search.settled = state.now  # the job was to grow, so no smaller size is better
     state.deadlines.set(("room", ""), scaling.room_at)
 
 
 def _find_room(state: State, running: int) -> None:
-    """Who was without room, as the replacement of a member in doubt, is ready by now."""
+    """Scales up, because pods that had no room (as the replacement of a suspected member) are ready by now."""
     scaling, ready = state.scaling, sorted(state.ready)
     scaling.room = scaling.room_at = scaling.search.settled = None
     if state.spec.scaling == SCHEDULE:
@@ -232,13 +236,16 @@ def _find_room(state: State, running: int) -> None:
         return
     size = limits_of(state).within(running + len(ready))
     if size != state.target:
-        _change(state, size, size_policy.CONTINUE, f"There is room again, since {', '.join(ready)} can train too.")
+        _change(state, size, size_policy.CONTINUE, f"There is room again: {', '.join(ready)} can train too.")
 
 
-# -- by the clock -----------------------------------------------------------------------------------------------------
+# -- by schedule ------------------------------------------------------------------------------------------------------
 def follow_schedule(state: State) -> None:
-    """The job gets the size that its schedule says now. Asked at each change of it, and whenever something else may
-    have kept it from that: a suspension, a lack of room, an edit."""
+    """Sets the size that the schedule has now.
+
+    Called at each entry of the schedule, and after anything that may have prevented it: a suspension, a lack of room,
+    an edit.
+    """
     spec, scaling = state.spec, state.scaling
     if spec.scaling != SCHEDULE or not is_on(state) or state.is_over:
         return
@@ -248,33 +255,33 @@ def follow_schedule(state: State) -> None:
         state.deadlines.set(("schedule", ""), scaling.due_at)
     if due.members is None or scaling.room is not None or not _may_change(state):
         return
-    size, reason = limits_of(state).within(due.members), _by_the_clock(due)
+    size, reason = limits_of(state).within(due.members), _by_schedule(due)
     if size != state.target:
         _change(state, size, size_policy.CONTINUE, reason)
     else:
-        _tell(state, size_policy.CONTINUE, reason)
+        _note(state, size_policy.CONTINUE, reason)
 
 
 def look_at_schedule(state: State) -> None:
-    """A new master does, once it knows who is there."""
+    """Called by a new master once it knows its members."""
     if state.spec.scaling == SCHEDULE:
         state.deadlines.set(("schedule", ""), state.now)
 
 
-def _by_the_clock(due: scaling_schedule.Due) -> str:
-    text = f"The schedule says {counted(due.members or 0, 'member')} ({due.cron})"
+def _by_schedule(due: scaling_schedule.Due) -> str:
+    text = f"The schedule sets {counted(due.members or 0, 'member')} ({due.cron})"
     return f"{text}, and {due.next_members} from {moment(due.next_at)} on." if due.next_at is not None else f"{text}."
 
 
 def first(state: State) -> None:
-    """The job begins."""
+    """Called once, when the job begins."""
     state.scaling.seen = state.spec.replicas
     follow_schedule(state)
 
 
 # -- the next master --------------------------------------------------------------------------------------------------
 def begin(state: State) -> None:
-    """It finds what was written down."""
+    """Restores the deadlines from the saved status."""
     scaling = state.scaling
     if scaling.room_at is not None:
         state.deadlines.set(("room", ""), scaling.room_at)
@@ -282,33 +289,35 @@ def begin(state: State) -> None:
         state.deadlines.set(("write", ""), state.now)
 
 
-# -- by hand --------------------------------------------------------------------------------------------------------
+# -- by the user ----------------------------------------------------------------------------------------------------
 def edited(state: State, before: JobSpec) -> None:
-    """A policy that was edited begins anew."""
+    """Starts again if the policy was edited, and keeps the size within edited limits."""
     spec = state.spec
-    if _asked(before) != _asked(spec):
+    if _requested(before) != _requested(spec):
         resume(state)
     _keep_within(state)
 
 
-def _asked(spec: JobSpec) -> tuple[object, ...]:
+def _requested(spec: JobSpec) -> tuple[object, ...]:
     return (spec.scaling, policy_of(spec), spec.schedule, spec.time_zone)
 
 
 def _keep_within(state: State) -> None:
-    """Its user allows other sizes than the one that the job has."""
+    """Changes a size that the edited limits no longer allow."""
     allowed = limits_of(state).sizes()
     if not is_on(state) or state.is_over or not allowed or state.target in allowed:
         return
     size, spec = limits_of(state).within(state.target), state.spec
     now = f"{spec.min_members} to {counted(spec.max_members, 'member')} now"
     state.scaling.search.settled = None
-    _change(state, size, size_policy.CONTINUE, f"The job may have {now}: {size} instead of {state.target}.")
+    _change(state, size, size_policy.CONTINUE, f"The limits are {now}: {size} instead of {state.target}.")
 
 
 def is_own(state: State, replicas: int) -> bool:
-    """The size that the ElasticJob has is one that was written by us, or the one it had, or the only one that is left
-    by other limits: no user has asked for it."""
+    """Whether the size in the ElasticJob is not a user's request.
+
+    It is not if the master wrote it, the ElasticJob had it before, or edited limits leave no other.
+    """
     scaling = state.scaling
     allowed = limits_of(state)
     is_forced = (
@@ -322,25 +331,25 @@ def is_own(state: State, replicas: int) -> bool:
 
 
 def scaled_by_hand(state: State, size: int) -> None:
-    """A user gives the size."""
+    """Pauses autoscaling, because a user has set the size."""
     if size != state.target:
         state.scaling.last = state.target
     if not is_on(state):
         return
-    text = f"Scaled to {counted(size, 'member')} by hand: the job's own scaling pauses until it is asked for anew."
+    text = f"A user scaled the job to {counted(size, 'member')}: autoscaling pauses until it is resumed."
     state.scaling.by_hand, state.scaling.meter = text, None
-    _tell(state, STOP, text)
+    _note(state, STOP, text)
     state.announce("ScalingPaused", text)
     state.deadlines.cancel(("room", ""))
 
 
 def resume(state: State) -> None:
-    """What was known is measured again."""
+    """Starts autoscaling again and drops all earlier measurements."""
     before = state.scaling
     state.scaling = Scaling(last=before.last, seen=before.seen, trail=before.trail)
     state.deadlines.cancel(("room", ""))
     state.mark_status()
     if state.spec.scaling:
-        how = "has its size by the clock" if state.spec.scaling == SCHEDULE else "finds its own size"
-        state.announce("ScalingResumed", f"The job {how}, beginning with {counted(state.target, 'member')}.")
+        how = "follows its schedule" if state.spec.scaling == SCHEDULE else "finds its own size"
+        state.announce("ScalingResumed", f"The job {how}, starting from {counted(state.target, 'member')}.")
     follow_schedule(state)

@@ -1,4 +1,4 @@
-"""What is known of a job that finds its own size (`scaling.autoscaler`), for its user."""
+"""The part of the status about autoscaling (`scaling.autoscaler`): measured sizes and decisions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def policy_of(spec: JobSpec) -> Policy:
 
 
 def document(scaling: Scaling, spec: JobSpec, size: int, offset: float) -> dict[str, Any]:
-    """`offset`: what to add to the core's clock for the wall's."""
+    """The status's `scaling`; empty without autoscaling. `offset`: Unix time minus the core's clock, in seconds."""
     if not spec.scaling:
         return {}
     rates = sorted({**scaling.search.aside, **scaling.search.known}.items())
-    told = {
+    shown = {
         "policy": spec.scaling,
         "condition": scaling.condition,
         "continue": not scaling.by_hand and scaling.search.settled is None and scaling.room is None,
@@ -34,11 +34,11 @@ def document(scaling: Scaling, spec: JobSpec, size: int, offset: float) -> dict[
         "sizes": [_size(members, rate) for members, rate in rates],
         "decisions": [{"time": moment(at + offset), "members": to, "reason": why} for at, to, why in scaling.trail],
     }
-    return {"scaling": told}
+    return {"scaling": shown}
 
 
 def _size(members: int, rate: Rate) -> dict[str, Any]:
-    """`error`: the standard error of it."""
+    """The measurement of one size; `error` is the standard error of its samples per second."""
     error = round(rate.samples * rate.error, 4)
     return {"members": members, "samples_per_second": round(rate.samples, 4), "error": error, "steps": rate.steps}
 

@@ -1,4 +1,4 @@
-"""Numbers that lines of a job's log name (`scaling.log_metrics`): how they are read and shown."""
+"""Reads and shows the numbers in log lines that match a pattern (`scaling.log_metrics`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.master.core.text import moment
 from outrider.wire.messages.log_lines import Group
 
 NAMES = ("epoch", "step", "latency", "latency_ms", "rate", "loss", "accuracy", "noise")
-"""Groups that a pattern may have."""
+"""The group names that a pattern may have."""
 RANGES = {
     "latency": (1e-6, 1e6),
     "latency_ms": (1e-3, 1e9),
@@ -20,15 +20,17 @@ RANGES = {
     "epoch": (0.0, 1e9),
     "noise": (1e-6, 1e15),
 }
-"""Beyond them it is something else than its name says. A latency is the seconds of a step, a rate the steps a second,
-noise the gradient noise scale in samples."""
+"""The lowest and highest valid value of each name; beyond them the number must mean something else.
+
+A latency is the seconds of a step, a rate the steps per second, noise the gradient noise scale in samples.
+"""
 SECONDS: dict[str, Callable[[float], float]] = {"latency_ms": lambda each: each / 1000, "rate": lambda each: 1 / each}
-"""What says the same as a latency in other words."""
+"""Conversions of other names to a latency, in seconds."""
 ANY = (float("-inf"), float("inf"))
 
 
 def read(groups: Iterable[Group]) -> tuple[dict[str, float], dict[str, str]]:
-    """The numbers, and the texts of those that are none."""
+    """The valid numbers by name, and the texts of the invalid ones."""
     values: dict[str, float] = {}
     wrong: dict[str, str] = {}
     for name, text in ((group.name, group.text) for group in groups):
@@ -52,13 +54,13 @@ def _number(text: str) -> float | None:
 
 
 def document(metrics: Metrics, pattern: str, offset: float) -> dict[str, Any]:
-    """`offset`: what to add to the core's clock for the wall's."""
+    """The status's `metrics`; empty without a pattern. `offset`: Unix time minus the core's clock, in seconds."""
     if not pattern:
         return {}
     at = None if metrics.at is None else moment(metrics.at + offset)
     return {"metrics": {**metrics.values, "line": metrics.line, "time": at, "problem": metrics.problem}}
 
 
-def shown(told: Mapping[str, Any]) -> str:
-    """The numbers in a few words; empty where there are none."""
-    return ", ".join(f"{name} {told[name]:g}" for name in NAMES if name in told)
+def shown(values: Mapping[str, Any]) -> str:
+    """The numbers in a few words; empty if there are none."""
+    return ", ".join(f"{name} {values[name]:g}" for name in NAMES if name in values)

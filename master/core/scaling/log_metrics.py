@@ -1,8 +1,8 @@
-"""What the job's own log says of its training: the newest numbers of the lines that fit `spec.metrics.logPattern`.
+"""Training metrics from the job's log: the newest numbers in lines that match `spec.metrics.logPattern`.
 
-The lines are found like those of rules (`log_rules`), beside the trainer and in bounded time. One rank's are enough, so
-only the member with rank 0 is given the pattern. A number that cannot be one (nan, a latency of 0) is told, and nothing
-is decided by it. The numbers measure the job (`scaling.autoscaler`) where the hooks see no steps.
+The lines are matched like those of log rules (`log_rules`), beside the trainer and in bounded time. One rank is enough,
+so only the member with rank 0 receives the pattern. Non-finite or impossible values (NaN, zero latency) are reported
+and ignored. The numbers measure the job (`scaling.autoscaler`) if the hooks see no steps.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from outrider.master.core.text import quoted, seconds
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 QUIET = 300.0
-"""Seconds of a world after which it is told that no line has fitted."""
+"""Seconds after the start of a generation at which the lack of matching lines is reported."""
 
 
 def patterns(state: State, place: Place) -> tuple[str, ...]:
-    """What the ranks at this place are searched for, beside the patterns of rules."""
-    wanted = state.spec.metrics_pattern
-    return (wanted,) if wanted and place.first_rank == 0 and wanted not in state.rules.dropped_patterns else ()
+    """The patterns for the output of this member's ranks, without those of rules."""
+    pattern = state.spec.metrics_pattern
+    return (pattern,) if pattern and place.first_rank == 0 and pattern not in state.rules.dropped_patterns else ()
 
 
 def begin(state: State) -> None:
-    """A world is told to start, or something else is wanted."""
+    """Sets the deadline for the first matching line, when a generation starts or the pattern was edited."""
     if state.spec.metrics_pattern or state.spec.scaling:
         state.deadlines.set(("unmeasured", ""), state.now + QUIET)
 
 
 def edited(state: State, before: JobSpec) -> None:
-    """The next generation is searched for another pattern."""
+    """Drops the old metrics if the pattern was edited; the next generation uses the new one."""
     if before.metrics_pattern != state.spec.metrics_pattern:
         state.metrics = Metrics()
         begin(state)
 
 
-def matched(state: State, member: Member, said: LineMatched) -> None:
+def matched(state: State, member: Member, message: LineMatched) -> None:
+    """Takes the numbers of a line of rank 0 that has matched the pattern."""
     world, found = state.world, state.metrics
-    if said.pattern != state.spec.metrics_pattern or said.rank != 0:
+    if message.pattern != state.spec.metrics_pattern or message.rank != 0:
         return
-    if world is None or state.stage != RUNNING or said.generation != world.generation:
+    if world is None or state.stage != RUNNING or message.generation != world.generation:
         return
-    values, wrong = read(said.groups)
+    values, wrong = read(message.groups)
     found.values |= values
-    found.line, found.at, found.lines = said.line, state.now - said.age, found.lines + said.count
+    found.line, found.at, found.lines = message.line, state.now - message.age, found.lines + message.count
     _complain(state, member, wrong)
     if state.spec.counts_logged_steps and "step" in values:
         progress.read_in_log(state, world, int(values["step"]), found.at)
@@ -59,35 +60,35 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
 
 
 def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
-    """Once of each group: a line may come each second, and every second one be wrong. The status has the newest."""
+    """Announces invalid values once per group, as lines may come every second; the status has the newest problem."""
     found = state.metrics
-    told = " and ".join(f'{name} is "{text}"' for name, text in wrong.items())
-    problem = told and f"By metrics.logPattern {told}, which is left out."
+    invalid = " and ".join(f'{name} is "{text}"' for name, text in wrong.items())
+    problem = invalid and f"Invalid value by metrics.logPattern: {invalid}; it is ignored."
     if not wrong.keys() <= found.told:
         found.told |= wrong.keys()
-        state.announce("MetricsInvalid", f"{problem} The line: {quoted(found.line)}.", member.id, warning=True)
+        state.announce("MetricsInvalid", f"{problem} Line: {quoted(found.line)}.", member.id, warning=True)
     if problem != found.problem:
         found.problem = problem
         state.mark_status()
 
 
-def dropped(state: State, member: Member, said: PatternDropped) -> None:
-    """Told once; no later generation is asked for it."""
-    if said.pattern != state.spec.metrics_pattern or said.pattern in state.rules.dropped_patterns:
+def dropped(state: State, member: Member, message: PatternDropped) -> None:
+    """Announces once that a member has dropped the pattern; no later generation uses it."""
+    if message.pattern != state.spec.metrics_pattern or message.pattern in state.rules.dropped_patterns:
         return
-    state.rules.drop(said.pattern)
-    on = f": {quoted(said.line)}" if said.line else ""
-    name = f"metrics.logPattern {quoted(said.pattern)}"
-    _warn(state, "MetricsDisabled", f"{name} is followed no more: on {member.id} {said.reason}{on}.")
+    state.rules.drop(message.pattern)
+    on = f": {quoted(message.line)}" if message.line else ""
+    name = f"metrics.logPattern {quoted(message.pattern)}"
+    _warn(state, "MetricsDisabled", f"{name} is no longer used: on {member.id} {message.reason}{on}.")
 
 
 def due(state: State) -> None:
-    """The world has run for a while: has nothing been measured?"""
-    wanted = state.spec.metrics_pattern
+    """Reports that a generation has run for `QUIET` seconds without a matching line, or without a measurement."""
+    pattern = state.spec.metrics_pattern
     if state.is_over or state.stage != RUNNING:
         return
-    if wanted and not state.metrics.lines and not state.metrics.problem:
-        text = f"No line of rank 0's output has fitted metrics.logPattern {quoted(wanted)} in {seconds(QUIET)}."
+    if pattern and not state.metrics.lines and not state.metrics.problem:
+        text = f"No line of rank 0's output has matched metrics.logPattern {quoted(pattern)} in {seconds(QUIET)}."
         _warn(state, "MetricsMissing", text)
     autoscaler.still_unmeasured(state)
 

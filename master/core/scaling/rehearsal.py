@@ -1,6 +1,6 @@
-"""What a rehearsal has found: whether the script, as it is now, would come through its imports (`training_hooks`).
+"""The result of a rehearsal: whether the script, as it is now, would get through its imports (`training_hooks`).
 
-The restart of a job whose next ranks would end at once is refused, and nothing was stopped for it.
+If the next ranks would end at once, the restart is refused, and no rank is stopped for it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ MOST_CHARACTERS = 1000
 
 
 def refusal(answers: Iterable[object]) -> str:
-    """Why the script cannot be begun again, in a member's own words; "" where none says so. A member of an older
-    release does not know the question, and a launcher of another language cannot answer it: they refuse nothing."""
-    return _said(answers, "refused")
+    """Why the script cannot start again, as a member reports it; "" if no member does.
+
+    A member of an older release does not know the request, and a launcher in another language cannot answer it: they
+    refuse nothing.
+    """
+    return _first_reason(answers, "refused")
 
 
 def sentence(why: str) -> str:
-    return f"The restart is refused, and nothing was stopped: {why.rstrip('.')}."
+    """The message of a refused restart."""
+    return f"The restart is refused, and no rank was stopped: {why.rstrip('.')}."
 
 
 def unchecked(answers: Iterable[object]) -> str:
-    """Why it could not be tried; "" where it was, or no member said why not."""
-    return _said(answers, "unchecked")
+    """Why the rehearsal could not be made; "" if it was made, or no member reports why not."""
+    return _first_reason(answers, "unchecked")
 
 
-def _said(answers: Iterable[object], word: str) -> str:
+def _first_reason(answers: Iterable[object], key: str) -> str:
     for answer in answers:
-        why = answer.get(word) if isinstance(answer, dict) else None
+        why = answer.get(key) if isinstance(answer, dict) else None
         if isinstance(why, str) and why:
             return why[:MOST_CHARACTERS]
     return ""

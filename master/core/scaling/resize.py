@@ -1,9 +1,9 @@
-"""Changing a running world on purpose: growth, shrinking, leaving members, restarts that were asked for.
+"""Planned changes of a running generation: growing, shrinking, leaving members, requested restarts.
 
-A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`; where the script has gone
-on from what no save was seen of, none is likely to be seen, and it waits a minute. A member that was told to
-leave is replaced while it still trains: the world changes when a checkpoint is finished, when its replacement is ready,
-or when its grace has nearly run out, whichever is first.
+A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`. If the script resumed
+from a file of which no save was seen, no save is likely to be seen, and it waits at most a minute. A leaving member
+is replaced while it still trains: the generation changes when a checkpoint is finished, when the replacement is ready,
+or when the member's grace has nearly run out, whichever is first.
 """
 
 from __future__ import annotations
@@ -23,32 +23,35 @@ from outrider.master.core.scaling import autoscaler, rehearsal
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.text import counted, wanted
+from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.membership import Finish, Leaving
 
 SOONER = 1.0
-"""Seconds by which another word on the same end must differ to be told."""
+"""Seconds by which a shorter grace must differ from the known one to be announced."""
 UNSEEN_PATIENCE = 60.0
+"""The most seconds that a resize waits for a checkpoint if saves cannot be seen."""
 LEAVE_AGAIN = 1.0
+"""Seconds until a new master, which does not know its generation yet, looks at a leaving member again."""
 REMOVE_GRACE = 10.0
+"""Seconds of grace with which the pod of a removed member is deleted."""
 
 
 def scale(state: State, replicas: int) -> None:
-    """The user wants this many members."""
+    """Changes the size that the user requests."""
     spec = state.spec
     if state.is_over or not spec.min_members <= replicas <= spec.max_members or replicas % max(spec.node_unit, 1):
         text = (
-            f"{counted(replicas, 'member')} cannot be had: job {spec.name} runs with {spec.min_members} to "
+            f"Invalid size: {counted(replicas, 'member')}: job {spec.name} runs with {spec.min_members} to "
             f"{spec.max_members}, in steps of {spec.node_unit}."
         )
         state.announce("ScaleRejected", text, warning=True)
         return
     if replicas == state.target:
-        state.announce("ScaleRequested", f"{wanted(replicas, 'member')} already.")
+        state.announce("ScaleRequested", f"{counted(replicas, 'member')} requested already.")
         autoscaler.scaled_by_hand(state, replicas)
         return
-    state.announce("ScaleRequested", f"{wanted(replicas, 'member')} instead of {state.target}.")
+    state.announce("ScaleRequested", f"{counted(replicas, 'member')} requested instead of {state.target}.")
     autoscaler.scaled_by_hand(state, replicas)
     state.target = replicas
     readiness.note_staffing(state)
@@ -57,20 +60,19 @@ def scale(state: State, replicas: int) -> None:
 
 
 def restart(state: State, at_checkpoint: bool) -> None:
-    """The user wants the script read again."""
+    """Restarts all ranks on the user's request, so that they run the script as it is now."""
     if state.stage != RUNNING:
-        state.announce(
-            "RestartRequested", "A restart was asked for; the next generation reads the script again anyway."
-        )
+        text = "A restart was requested: the next generation reads the script again anyway."
+        state.announce("RestartRequested", text)
         return
     if at_checkpoint:
-        state.restart_wanted = "a restart was asked for"
-        state.announce("RestartRequested", "A restart was asked for: it waits for the next finished checkpoint.")
+        state.restart_wanted = "a restart was requested"
+        state.announce("RestartRequested", "A restart was requested: it waits for the next finished checkpoint.")
         planned_save.holds(state, state.restart_wanted)
         state.mark_status()
         return
-    state.announce("RestartRequested", "A restart was asked for: all ranks are stopped and started anew.")
-    lifecycle.stop(state, "A restart was asked for.")
+    state.announce("RestartRequested", "A restart was requested: all ranks are stopped and started again.")
+    lifecycle.stop(state, "A restart was requested.")
 
 
 def restart_refused(state: State, why: str) -> None:
@@ -78,15 +80,19 @@ def restart_refused(state: State, why: str) -> None:
 
 
 def leaving(state: State, member: Member, message: Leaving) -> None:
-    """Its sidecar says so, and knows of the pod's own grace alone. Of one that we delete it is our own word that comes
-    back, and at the end of the job nobody comes in its place."""
+    """Handles the sidecar's report that its pod is terminating; it knows only the pod's own grace.
+
+    No news if the master deletes the pod itself or the job is ending."""
     if not member.deleting and not state.is_over:
-        must_leave(state, member, message.reason or "it was told to go", message.grace)
+        must_leave(state, member, message.reason or "its pod is terminating", message.grace)
 
 
 def must_leave(state: State, member: Member, why: str, grace: float, *, with_node: bool = False) -> None:
-    """Make before break: it trains on while its replacement comes. Who says the least grace is believed. Who leaves
-    `with_node` stays where that comes back and nobody else has told it to go."""
+    """Drains a member, make before break: it continues training while its replacement starts.
+
+    Of several reports the shortest grace counts. A member that leaves `with_node`, and for no other reason, stays if
+    its node comes back.
+    """
     member.leaves_with_node = with_node and (member.leaves_with_node or not member.leaving)
     due = state.now + max(0.0, grace - planned_save.LEAVE_EARLY)
     if member.leaving:
@@ -108,17 +114,17 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
 
 
 def _what_comes(state: State, member: Member) -> str:
-    """An owner that was made smaller, or suspended, is known to be so a moment after its pods were told to go."""
+    """What replaces the member; an owner's new size or suspension is known only after its pods are deleted."""
     if state.stop_wanted:
         return "the job ends"
     if not state.spec.is_adopted:
         return "a replacement is started"
-    wants_it = not state.placement.owner.suspended and state.placement.owner.size != 0 and not _is_beyond(state, member)
-    return "its owner is to make another one" if wants_it else "its owner wants none in its place"
+    replaces = not state.placement.owner.suspended and state.placement.owner.size != 0 and not _is_beyond(state, member)
+    return "its owner creates a replacement" if replaces else "its owner does not replace it"
 
 
 def stay(state: State, member: Member, why: str) -> None:
-    """What it was to leave for is over, and nobody has taken its pod."""
+    """Cancels the drain of a member whose reason to leave is gone, and whose pod still exists."""
     member.leaving, member.leave_at, member.leaves_with_node = "", None, False
     state.deadlines.cancel(("leave", member.id))
     state.deadlines.cancel(("move", member.id))
@@ -130,9 +136,9 @@ def stay(state: State, member: Member, why: str) -> None:
 
 
 def leave_when_replaced(state: State, member: Member, why: str) -> None:
-    """It may stay for as long as nobody takes its place."""
+    """Drains a member without a deadline: it stays until its replacement is ready."""
     member.leaving = why
-    text = f"{member.id} is to leave ({why}) and trains on until its replacement is ready."
+    text = f"{member.id} is to leave ({why}) and continues training until its replacement is ready."
     state.announce("MemberDraining", text, member.id, warning=True)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -140,44 +146,44 @@ def leave_when_replaced(state: State, member: Member, why: str) -> None:
 
 
 def leave_now(state: State, member_id: str) -> None:
-    """The grace of a leaving member has nearly run out."""
+    """Stops the generation of a leaving member whose grace has nearly run out."""
     member = state.members.get(MemberId(member_id))
     if member is not None and state.stage == REBUILDING:
         state.deadlines.set(("leave", member.id), state.now + LEAVE_AGAIN)
     elif member is not None and state.world is not None and member.id in state.world.places:
-        lifecycle.stop(state, f"{member.id} has to leave now ({member.leaving}); {_who_goes_on(state)}.")
+        lifecycle.stop(state, f"{member.id} has to leave now ({member.leaving}); {_what_continues(state)}.")
 
 
-def _who_goes_on(state: State) -> str:
-    """When a member leaves whose replacement is not ready."""
+def _what_continues(state: State) -> str:
+    """How training continues if a member leaves before its replacement is ready."""
     others, least = _next_world(state), state.spec.min_members
     if state.spec.is_adopted and state.placement.owner.size == 0:
-        return "the owner of the pods wants none any more"
+        return "the owner of the pods was scaled to 0"
     if len(others) >= max(least, 1):
-        return "the others go on without it" if len(others) > 1 else f"{others[0]} goes on without it"
+        return "the others continue without it" if len(others) > 1 else f"{others[0]} continues without it"
     if not others:
-        return "nobody is left to go on before a replacement is ready"
-    left = f"of the {least} members that a world needs {len(others)} would be left"
-    return f"{left}, so training goes on when a replacement is ready"
+        return "no member is left until a replacement is ready"
+    left = f"only {len(others)} of the {least} members that a generation needs would be left"
+    return f"{left}, so training continues when a replacement is ready"
 
 
 def consider(state: State) -> None:
-    """Would the members that are there now make a better world? O(members), only when one came or went."""
+    """Plans a resize if the present members allow a better generation; O(members), only when one came or went."""
     world = state.world
     if state.stage != RUNNING or world is None:
         return
-    wanted = _next_world(state) if not unsupervised.in_the_way(state) else list(world.places)
-    staying = [m for m in wanted if m in world.places]
+    desired = _next_world(state) if not unsupervised.in_the_way(state) else list(world.places)
+    staying = [m for m in desired if m in world.places]
     why = ""
-    if len(wanted) > len(world.places):
-        why = f"grow from {len(world.places)} to {counted(len(wanted), 'member')}"
-    elif state.spec.min_members <= len(wanted) < len(world.places) and any(
+    if len(desired) > len(world.places):
+        why = f"grow from {len(world.places)} to {counted(len(desired), 'member')}"
+    elif state.spec.min_members <= len(desired) < len(world.places) and any(
         _is_unwanted(state, m) for m in world.places
     ):
-        why = f"shrink from {len(world.places)} to {counted(len(wanted), 'member')}"
-    elif len(wanted) == len(world.places) and len(staying) < len(wanted):
-        out = sorted(set(world.places) - set(wanted))
-        why = f"take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
+        why = f"shrink from {len(world.places)} to {counted(len(desired), 'member')}"
+    elif len(desired) == len(world.places) and len(staying) < len(desired):
+        out = sorted(set(world.places) - set(desired))
+        why = f"replace {', '.join(out)} by {', '.join(sorted(set(desired) - set(world.places)))}"
     if why == state.resize:
         _wait_no_longer(state, world)
         _save_first(state, world)
@@ -187,39 +193,39 @@ def consider(state: State) -> None:
     if not why:
         state.deadlines.cancel(("resize", ""))
         return
-    if _replaces_leaving(state, wanted):
+    if _replaces_leaving(state, desired):
         _replace(state, why)
         return
     if state.deadlines.at(("resize", "")) is None:
         state.deadlines.set(("resize", ""), state.now + _patience(state))
-    state.announce("ResizePending", f"The world will {why}, {_until_when(state, world)}.")
+    state.announce("ResizePending", f"The generation will {why}, {_until_when(state, world)}.")
     _save_first(state, world)
 
 
 def _saves_unseen(state: State) -> bool:
-    """It has read something that may be a checkpoint, and no save of it was ever seen."""
+    """Whether the script has read a possible checkpoint although no save of it was ever seen."""
     return state.progress.step_estimated and not state.progress.saves and state.checkpoints.replicated_step is None
 
 
 def _patience(state: State) -> float:
-    """How long another size waits for a checkpoint."""
+    """Seconds that a resize waits for a checkpoint."""
     patience = state.spec.grow_patience
     return min(patience, UNSEEN_PATIENCE) if _saves_unseen(state) else patience
 
 
 def _wait_no_longer(state: State, world: World) -> None:
-    """It may have been learnt meanwhile that no save is seen."""
+    """Shortens the wait of a pending resize if it turns out meanwhile that saves cannot be seen."""
     due, sooner = state.deadlines.at(("resize", "")), state.now + _patience(state)
     if due is not None and due > sooner and _saves_unseen(state):
         state.deadlines.set(("resize", ""), sooner)
-        state.announce("ResizePending", f"The world will {state.resize}, {_until_when(state, world)}.")
+        state.announce("ResizePending", f"The generation will {state.resize}, {_until_when(state, world)}.")
 
 
 def _save_first(state: State, world: World) -> None:
-    """Another size waits for a checkpoint: one can be had now. A leaving member's replacement may be ready first."""
+    """Requests the checkpoint that a resize waits for, unless a leaving member's replacement may be ready first."""
     is_new = world.save is None and bool(state.resize)
     if is_new and not any(_leaves(state, m) for m in world.places):
-        planned_save.holds(state, f"the world is to {state.resize}")
+        planned_save.holds(state, f"the generation is to {state.resize}")
 
 
 def _leaves(state: State, member_id: MemberId) -> bool:
@@ -228,24 +234,24 @@ def _leaves(state: State, member_id: MemberId) -> bool:
 
 
 def _replace(state: State, why: str) -> None:
-    ready = f"The replacement of a leaving member is ready: the world is to {why}."
-    if not planned_save.holds(state, f"the world is to {why}"):
+    ready = f"The replacement of a leaving member is ready: the generation is to {why}."
+    if not planned_save.holds(state, f"the generation is to {why}"):
         lifecycle.stop(state, ready)
 
 
 def after_save(state: State) -> None:
-    """The script's state was saved just now, or could not be: who is ready, or has to go, waits no more."""
+    """Makes the change that waited for a planned save which has just succeeded or failed."""
     world = state.world
     if world is None or state.stage != RUNNING or not planned_save.is_just_over(state, world):
         return
     if state.resize and _replaces_leaving(state, _next_world(state)):
         _replace(state, state.resize)
     elif planned_save.all_leave(state, world):
-        lifecycle.stop(state, "All members have to leave, and the script's state is as good as it will be.")
+        lifecycle.stop(state, "All members have to leave, and the planned save has ended.")
 
 
 def _until_when(state: State, world: World) -> str:
-    """What comes first: a checkpoint, the end of somebody's grace, a replacement, the end of all patience."""
+    """When a resize happens: at a checkpoint, the end of a member's grace, a replacement or the end of the wait."""
     ends = [(due, m) for m in world.places if (due := state.deadlines.at(("leave", m))) is not None]
     patience = state.deadlines.at(("resize", ""))
     due, member = min(ends, default=(state.now + _patience(state) if patience is None else patience, ""))
@@ -257,14 +263,15 @@ def _until_when(state: State, world: World) -> str:
         return f"{when} or in {_patience(state):.0f} s{unseen}"
     replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
     return (
-        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
-        f"{replaced} ready before, with as many members as now"
+        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; if "
+        f"{replaced} ready earlier, with as many members as now"
     )
 
 
 def _is_replaced_soon(state: State) -> bool:
-    """Who leaves has more time than a member takes to start, and a replacement of each is on its way: a smaller world
-    meanwhile would cost two changes instead of one."""
+    """Whether each leaving member has a replacement on its way, and more time than a member takes to start.
+
+    Then a smaller generation meanwhile would cost two changes instead of one."""
     world = state.world
     assert world is not None
     there = [m for member_id in world.places if (m := state.members.get(member_id)) is not None]
@@ -295,31 +302,30 @@ def _is_beyond(state: State, member: Member) -> bool:
     return member.rank_index is not None and member.rank_index not in state.indexes
 
 
-def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:
+def _replaces_leaving(state: State, desired: list[MemberId]) -> bool:
     world = state.world
     assert world is not None
-    return any(_leaves(state, m) for m in world.places) and len(wanted) >= len(world.places)
+    return any(_leaves(state, m) for m in world.places) and len(desired) >= len(world.places)
 
 
 def at_checkpoint(state: State) -> None:
-    """A checkpoint is finished: what waits for one is done now. A script that saves because it was asked to is waited
-    for: that is newer, and goes before an older one."""
+    """Makes the changes that wait for a finished checkpoint; if a planned save is under way, they wait for that."""
     step, state.checkpoint_step = state.checkpoint_step, None
     if step is None or state.stage != RUNNING or planned_save.is_requested(state):
         return
     if state.resize and not state.restart_wanted and _is_replaced_soon(state):
         return
-    resize = f"the world is to {state.resize}" if state.resize else ""
+    resize = f"the generation is to {state.resize}" if state.resize else ""
     why = "; ".join(part for part in (resize, state.restart_wanted) if part)
     if why:
         _resize(state, f"A checkpoint of step {step} is finished: {why}.")
 
 
 def patience_over(state: State) -> None:
-    """No checkpoint came."""
+    """Resizes without a checkpoint, after the longest wait."""
     if state.stage == RUNNING and state.resize:
         patience = f"{_patience(state):.0f} s"
-        _resize(state, f"No checkpoint was finished in {patience}: the world is to {state.resize} all the same.")
+        _resize(state, f"No checkpoint was finished in {patience}: the generation is to {state.resize} without one.")
 
 
 def _resize(state: State, reason: str) -> None:
@@ -328,8 +334,7 @@ def _resize(state: State, reason: str) -> None:
 
 
 def dismiss(state: State) -> None:
-    """Members that the job no longer wants and that are in no world: told to finish, then deleted. Whom an adopted
-    job's owner has too many, the owner is asked to take."""
+    """Finishes and deletes surplus members outside the generation; an adopted job's are left to its owner."""
     if state.stage not in (GATHERING, RUNNING):
         return
     in_world, rests = state.world.places if state.world is not None else {}, bool(_rests(state))
@@ -346,7 +351,7 @@ def dismiss(state: State) -> None:
         )
     ]
     if state.left is not None and any(member.id in state.left.places for member in to_go):
-        state.left = None  # it cannot begin again as it is
+        state.left = None  # that generation cannot begin again as it was
         state.mark_status()
     for member in sorted(to_go, key=lambda m: m.id):
         if not reservations.may_have(state, member):
@@ -354,25 +359,24 @@ def dismiss(state: State) -> None:
 
 
 def _owner_takes(state: State, member: Member) -> bool:
-    """An owner that is suspended takes its pods by itself. One that ended by our word before that would be done for it:
-    its index of a Job would count as completed."""
+    """Whether a suspended owner will delete the pod; if it finished before, a Job would count its index as complete."""
     return state.placement.owner.suspended and not state.placement.suspend_wanted and member.grace_ends is None
 
 
 def _rests(state: State) -> str:
-    """Why the job wants no members for now, if so."""
+    """Why the job has no members for now; "" if it has."""
     return (
         "it is suspended" if state.placement.suspended else "it waits for room" if state.placement.waits_behind else ""
     )
 
 
 def _has_to_leave(member: Member) -> bool:
-    """A stranger trains on in a world that nobody here knows: whoever deletes its pod has given it its grace."""
+    """Whether a leaving member is dismissed; one with a key mismatch, which this job cannot stop, trains to its end."""
     return bool(member.leaving) and not member.is_stranger
 
 
 def _is_taken_soon(state: State, member: Member) -> bool:
-    """Its node is deleted, and the platform takes its pod with that: to delete it too would gain nothing."""
+    """Whether the platform will delete the pod anyway, with its node."""
     node = state.placement.nodes.get(member.node)
     return node is not None and node.is_gone and bool(member.leaving) and member.grace_ends is None
 

@@ -1,8 +1,8 @@
-"""Which size a job has by the clock: that of the entry of its schedule that was due last. Time is an argument.
+"""The size of a job by its schedule: that of the entry that was due last. Time is an argument.
 
-An entry is a cron expression with five fields. `cronsim` reads it as Debian's cron does, changes to and from summer
-time included; what a time zone is, Python reads from the system's files, or from those of `tzdata`.
-`cronsim` is imported where there is a schedule, for all commands of ours read this file.
+An entry is a cron expression with five fields. `cronsim` reads it as Debian's cron does, including changes to and from
+summer time; Python reads time zones from the system's files, or from those of `tzdata`. `cronsim` is imported only if
+there is a schedule, because every command of the CLI imports this file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from outrider.master.core.spec import Entry
 
 FIELDS = 5
 SOON = 1e-3
-"""Seconds: whoever is woken at a moment may be early by what a float lacks."""
+"""Seconds by which a timer may fire early, as a float is not exact."""
 
 
 class Due(NamedTuple):
-    """`at`: Unix times; None where there is none in the next or last 50 years."""
+    """The entry that was due last, and the next one.
+
+    `at` and `next_at` are Unix times; None if there is none in the last or next 50 years.
+    """
 
     members: int | None
     cron: str
@@ -30,7 +33,7 @@ class Due(NamedTuple):
 
 
 def due(schedule: tuple[Entry, ...], zone: str, unix_time: float) -> Due:
-    """Of entries that are due at one moment the last one counts."""
+    """The entries around this time; of entries that are due at the same moment the last one counts."""
     now = datetime.fromtimestamp(unix_time + SOON, UTC).astimezone(ZoneInfo(zone))
     past = [(at, number) for number, entry in enumerate(schedule) for at in _moment(entry.cron, now, reverse=True)]
     coming = [(at, -number) for number, entry in enumerate(schedule) for at in _moment(entry.cron, now)]
@@ -54,7 +57,7 @@ def _moment(cron: str, now: datetime, *, reverse: bool = False) -> Iterator[floa
 
 
 def problem(cron: str) -> str:
-    """Why it is no cron expression; empty where it is one."""
+    """Why the text is not a valid cron expression; empty if it is one."""
     if len(cron.split()) != FIELDS:
         return "it must have five fields: minute, hour, day of the month, month, day of the week"
     from cronsim import CronSim, CronSimError

@@ -1,13 +1,13 @@
-"""How many members a job is to have, from what its steps have shown. This is the one place that decides it.
+"""Decides how many members a job should have, from measurements of its steps.
 
-A size is better than a smaller one if each member it has more adds at least `min_gain` of what a member of the smaller
-one makes: 1 is linear growth, and with 0 the most samples a second win, whatever they cost. The search doubles while
-that pays, and then halves the (logarithmic) distance to the better side, as a parabola through the best three sizes
-has it, until no size is left that could be more than a few percent better. Then it stays and goes on measuring: what
-this size makes may change, and with it all that was known of the others.
+A size is better than a smaller one if each additional member adds at least `min_gain` times the throughput of a member
+at the smaller size: 1 is linear growth, and with 0 the most samples per second win at any cost. The search doubles the
+size while that pays. Then it halves the (logarithmic) distance to the better side, as found by a parabola through the
+best three sizes, until no remaining size could be more than a few percent better. Then the size is kept and still
+measured: its throughput may change, and then the measurements of the other sizes are no longer valid.
 
-Measurements are noisy, so each has its standard error. A size is left as soon as it is clear whether it is the better
-one, and at the latest after 40 steps; the current size is given up for one that was better only if it was so clearly.
+Measurements are noisy, so each has a standard error. A trial ends as soon as it is clear whether its size is better, at
+the latest after 40 steps; the job returns to another size only if that was clearly better.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from outrider.master.core.text import counted
 
 CONTINUE, MAX_METRIC, MAX_REPLICAS = "Continue", "ReachMaxMetric", "ReachMaxReplicas"
 WINDOW = 20
-"""Steps; every decision takes two windows at the most."""
+"""Steps in a window; every decision takes at most two windows."""
 FEWEST, FIRST = 5, 10
-"""Steps before anything is decided, and of the first size, which others are compared with."""
+"""Fewest steps before a decision: at any size, and at the first size, with which others are compared."""
 CLEAR = 3.0
-"""Standard errors. With 5 steps that is a doubling of the rate, seen through noise of 20 %."""
+"""Standard errors from which a difference is clear: with 5 steps, a doubling of the rate through noise of 20 %."""
 NEAR = 1.25
-"""Sizes whose ratio is less differ by too little to be worth two changes of the world."""
+"""Ratio of two sizes up to which a size between them is not worth two generations."""
 CHANGED, TWICE = 0.10, 2
-"""A size makes something else than it did if two windows running differ by more than this, and clearly."""
+"""A size's rate has changed if this many successive windows differ by more than this fraction, and clearly."""
 WORTH = 0.01
-"""Of the rate, that the best size may be better by what a parabola says."""
+"""Smallest gain by the parabola, as the log of the rate's ratio, that is worth a trial."""
 STEEP = 0.6
 """A doubling that gains more than this, counted from `min_gain`, leaves no better size below it."""
 REMEMBERED = 400
-"""Steps that a measurement counts for at the most: older ones fade."""
+"""The most steps that a measurement counts for: older ones fade."""
 
 
 class Limits(NamedTuple):
+    """The sizes that a job may have, in members."""
+
     least: int
     most: int
     unit: int = 1
 
     def sizes(self) -> range:
-        """Empty where no whole unit lies between the two."""
+        """All allowed sizes; empty if no multiple of the unit lies between the limits."""
         return range(ceil(self.least / self.unit) * self.unit, self.most + 1, self.unit)
 
     def within(self, members: int) -> int:
-        """The largest size that so many members can have, and at least the least."""
+        """The largest allowed size with at most so many members, or else the smallest allowed one."""
         allowed = self.sizes()
         return min(max(members // self.unit * self.unit, allowed[0]), allowed[-1])
 
@@ -59,21 +61,24 @@ class Limits(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """Seconds."""
+    """The user's settings for autoscaling."""
 
     min_gain: float = 0.5
+    """Smallest gain of each additional member, as a fraction of a member's throughput at the smaller size."""
     cooldown: float = 30.0
-    """From one change of the world to the next."""
+    """Seconds from one change of size to the next, at least."""
     evaluation: float = 1800.0
-    """From the end of a search to the next, if nothing changes by itself."""
+    """Seconds from the end of a search to the next, unless the rate changes."""
     noise: float = 0.0
-    """The gradient noise scale (McCandlish et al. 2018), in samples; 0: how well larger batches learn is no matter."""
+    """The gradient noise scale (McCandlish et al. 2018), in samples; 0: statistical efficiency is ignored."""
     batch: float = 0.0
     """Samples in a member's part of a step; 0: unknown, or the same for any number of members."""
 
     def worth(self, size: int) -> float:
-        """Of a sample in a step of so many members: how much it teaches, 1 in one with a batch of nothing. Pollux (Qiao
-        et al. 2021) calls the same the statistical efficiency."""
+        """The statistical efficiency (Pollux, Qiao et al. 2021) of a sample in a step of so many members.
+
+        It approaches 1 for small batches, and falls as the global batch grows.
+        """
         return self.noise / (self.noise + self.batch * size) if self.noise and self.batch else 1.0
 
 
@@ -81,12 +86,15 @@ class Decision(NamedTuple):
     size: int
     condition: str
     reason: str
-    """One sentence."""
+    """One sentence for the Event and the status."""
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 def measured(search: Search, size: int, window: Rate) -> None:
-    """`window`: the steps since the last one, without those of the warm-up, of saves and of evaluations."""
+    """Adds a window to the measurement of a size.
+
+    `window`: the steps since the last window, without those of the warm-up, of saves and of evaluations.
+    """
     before = search.known.get(size)
     if before is None or search.settled is None or not _has_changed(before, window):
         search.odd = 0
@@ -115,7 +123,10 @@ def _together(before: Rate, window: Rate) -> Rate:
 
 
 def error_of(spread: float, steps: int) -> float:
-    """Of the median of steps whose logarithms have this sigma: 1.2533 is sqrt(pi / 2), for normal ones."""
+    """The relative standard error of the median of `steps` durations whose logarithms have the sigma `spread`.
+
+    1.2533 is sqrt(pi / 2), the factor for normal distributions.
+    """
     return 1.2533 * max(spread, 0.02) / sqrt(steps)
 
 
@@ -125,19 +136,20 @@ def _error(one: Rate, other: Rate) -> float:
 
 # -- comparing ------------------------------------------------------------------------------------------------------
 def gain(known: Mapping[int, Rate], less: int, more: int) -> float:
-    """What each member that `more` has more adds, in members of `less`."""
+    """The gain of each member beyond `less`, as a fraction of a member's throughput at size `less`."""
     return (known[more].samples / known[less].samples - 1) / (more / less - 1)
 
 
 def _clearness(known: Mapping[int, Rate], one: int, other: int, min_gain: float) -> float:
-    """By how many standard errors the larger of two is better (or, negative, the smaller)."""
+    """By how many standard errors the larger of two sizes is better; negative: the smaller one is better."""
     less, more = min(one, other), max(one, other)
     ratio = known[more].samples / known[less].samples
-    wanted = 1 + min_gain * (more / less - 1)
-    return log(ratio / wanted) / max(_error(known[less], known[more]), 1e-6)
+    needed = 1 + min_gain * (more / less - 1)
+    return log(ratio / needed) / max(_error(known[less], known[more]), 1e-6)
 
 
 def best(known: Mapping[int, Rate], min_gain: float) -> int:
+    """The best of the measured sizes."""
     found, *others = sorted(known)
     for size in others:
         if gain(known, found, size) > min_gain:
@@ -146,7 +158,7 @@ def best(known: Mapping[int, Rate], min_gain: float) -> int:
 
 
 def next_trial(known: Mapping[int, Rate], limits: Limits, min_gain: float) -> int | None:
-    """A size that may be better than the best one known; None where there is none."""
+    """The next size that may be better than the best measured one; None if there is none."""
     top = best(known, min_gain)
     below = max((size for size in known if size < top), default=None)
     above = min((size for size in known if size > top), default=None)
@@ -164,7 +176,7 @@ def next_trial(known: Mapping[int, Rate], limits: Limits, min_gain: float) -> in
 
 
 def _beside(known: Mapping[int, Rate], below: int, top: int, above: int, limits: Limits, min_gain: float) -> int | None:
-    """Where the parabola through three has its highest point, if that is worth it."""
+    """A size on the side where the parabola through three sizes has its maximum, if the gain is worth a trial."""
     (x, y), (_, _), (x2, y2) = (
         (log(size / top), log(known[size].samples / known[top].samples) - min_gain * log(size / top))
         for size in (below, top, above)
@@ -185,10 +197,10 @@ def _halfway(top: int, side: int, known: Mapping[int, Rate], limits: Limits) -> 
 
 # -- deciding -------------------------------------------------------------------------------------------------------
 def decide(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
-    """After each window of `size`, which is the job's."""
+    """The size that the job should have, after each window at its present `size`."""
     rate = search.known.get(size)
     if rate is None or not _is_enough(search, size, limits, policy):
-        return Decision(size, CONTINUE if search.base else START, f"{counted(size, 'member')}: being measured.")
+        return Decision(size, CONTINUE if search.base else START, f"{counted(size, 'member')}: measuring.")
     if search.settled is not None and now >= next_evaluation(search, policy):
         search.aside = {
             other: search.known.pop(other) for other in _neighbours(_worth(search, size, limits, policy), size)
@@ -196,11 +208,11 @@ def decide(search: Search, size: int, limits: Limits, policy: Policy, now: float
         search.settled, search.patience = None, 2 * max(search.patience, policy.evaluation)
     if search.settled is not None:
         return _stay(search, size, limits, policy)
-    return _go_on(search, size, limits, policy, now)
+    return _search_on(search, size, limits, policy, now)
 
 
 def _worth(search: Search, size: int, limits: Limits, policy: Policy) -> dict[int, Rate]:
-    """What is known of sizes that the job may have now: its user may have changed that, and room may be lacking."""
+    """The weighted measurements of sizes that are allowed now: users may have edited the limits, or room may lack."""
     return {
         other: rate._replace(samples=rate.samples * policy.worth(other))
         for other, rate in search.known.items()
@@ -209,7 +221,7 @@ def _worth(search: Search, size: int, limits: Limits, policy: Policy) -> dict[in
 
 
 def next_evaluation(search: Search, policy: Policy) -> float:
-    """When the sizes beside the one that was best are tried once more."""
+    """When the sizes beside the best one are tried again."""
     return (search.settled or 0.0) + max(search.patience, policy.evaluation)
 
 
@@ -219,7 +231,7 @@ def _neighbours(known: Mapping[int, Rate], size: int) -> list[int]:
 
 
 def _is_enough(search: Search, size: int, limits: Limits, policy: Policy) -> bool:
-    """Two windows are; less where it is clear."""
+    """Whether a decision is possible: after two windows, or earlier if the difference is clear."""
     rate = search.known[size]
     known = _worth(search, size, limits, policy)
     if search.base == size or search.base not in known:
@@ -229,7 +241,7 @@ def _is_enough(search: Search, size: int, limits: Limits, policy: Policy) -> boo
     return rate.steps >= FEWEST and abs(_clearness(known, search.base, size, policy.min_gain)) > CLEAR
 
 
-def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
+def _search_on(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
     if size in search.aside:
         _tried_again(search, size)
     known = _worth(search, size, limits, policy)
@@ -240,7 +252,7 @@ def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float
         search.settled, search.base = now, size
         return _stay(search, size, limits, policy)
     if now < search.changed + policy.cooldown:
-        return Decision(size, CONTINUE, f"{_sentence(known, size, top)}; the last change was just now.")
+        return Decision(size, CONTINUE, f"{_sentence(known, size, top)}; the last change was too recent.")
     search.base, search.changed = top, now
     if trial is None:
         search.settled, search.base = now, top
@@ -250,7 +262,7 @@ def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float
 
 
 def _tried_again(search: Search, size: int) -> None:
-    """Where it makes something else than it did, nothing that was known of the others holds."""
+    """Merges the new measurement of a size; if its rate has changed, drops those of the other sizes."""
     before, rate = search.aside.pop(size), search.known[size]
     if not _has_changed(before, rate):
         search.known[size] = _together(before, rate)
@@ -264,7 +276,7 @@ def _stay(search: Search, size: int, limits: Limits, policy: Policy) -> Decision
     known = _worth(search, size, limits, policy)
     others = [other for other in known if other != size]
     near = min(others, key=lambda other: abs(log(other / size)), default=size)
-    return Decision(size, condition, f"{_sentence(known, near, size)}: it stays so.")
+    return Decision(size, condition, f"{_sentence(known, near, size)}: the size stays.")
 
 
 def _sentence(known: Mapping[int, Rate], size: int, top: int) -> str:
@@ -272,8 +284,8 @@ def _sentence(known: Mapping[int, Rate], size: int, top: int) -> str:
         return _makes(known, top if top in known else size)
     less, more = min(size, top), max(size, top)
     return (
-        f"{_makes(known, more)} and {less} {known[less].samples:.4g}, so that each further one adds "
-        f"{gain(known, less, more):.2f} of what one made"
+        f"{_makes(known, more)} and {less} {'makes' if less == 1 else 'make'} {known[less].samples:.4g}, so each "
+        f"additional member adds {gain(known, less, more):.2f} of the throughput per member at {less}"
     )
 
 

@@ -1,10 +1,9 @@
-"""How fast a world trains. Windows of steps say it, from what one of its ranks reports of its progress page once a
-second.
+"""Measures how fast a generation trains, in windows of steps that one of its ranks reports once a second.
 
-Ranks step together, so one tells for all. What lies between two reports counts if both show the phase `step`: a save or
-an evaluation that a report has seen is left out, and the median is not moved by one that was over between two reports.
-Samples are known where a DataLoader of torch's makes the batches; elsewhere a rank's step counts as one sample, which
-serves as well to compare sizes. Where the hooks see no steps, lines of the log may tell of them (`note_line`).
+Ranks step together, so one rank is enough. The time between two reports counts if both show the phase `step`: a save or
+an evaluation that a report has seen is left out, and one that ended between two reports does not move the median.
+Samples are known if a DataLoader of torch makes the batches; otherwise a rank's step counts as one sample, which is
+enough to compare sizes. If the hooks see no steps, log lines may report them (`note_line`).
 """
 
 from __future__ import annotations
@@ -17,14 +16,17 @@ from outrider.master.core.state.scaling import Meter, Rate
 from outrider.wire.messages.report import RankProgress
 
 WARM_UP = 3
-"""Steps of a new world that say nothing: memory is being found, kernels are being chosen."""
+"""First steps of a generation that are not measured: memory is being allocated, kernels are being chosen."""
 FEWEST_SEEN = 5
-"""Reports with new steps in them, from which a window is made."""
+"""Fewest reports with new steps in a window."""
 STEPPING = "step"
 
 
 def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None:
-    """`row`: of one rank of the world's so many. A window, where it is complete."""
+    """Adds a report; returns the rate once a window is complete, else None.
+
+    `row`: the progress of one rank. `ranks`: the world size.
+    """
     if row.phase != STEPPING or row.step_age < 0:
         meter.before = None
         return None
@@ -46,12 +48,15 @@ def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None
 
 
 def note_line(meter: Meter, line: Mapping[str, float], ranks: int, at: float) -> Rate | None:
-    """`line`: what one of rank 0's log says. How many steps there have been since the line before says more than how
-    long the last one took, the latency. What comes before the second line belongs to the warm-up."""
+    """Adds the numbers of a line of rank 0's log; returns the rate once a window is complete, else None.
+
+    The number of steps since the line before is more reliable than the latency, which is the time of the last step
+    alone. Steps before the second line belong to the warm-up.
+    """
     step, before, is_first = line.get("step"), meter.before, meter.first is None
     if step is not None:
         meter.before, meter.first = (step, at, 0), 0
-        if before is None or step <= before[0] or at <= before[1]:  # another epoch, a line that came late
+        if before is None or step <= before[0] or at <= before[1]:  # another epoch, or a late line
             return None
         meter.steps += max(1, round(step - before[0]))
         meter.step_seconds.append((at - before[1]) / (step - before[0]))

@@ -163,7 +163,7 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     play.until_next(3)
     (asked,) = play.sent(SaveState)
     assert asked.member == "worker-0"
-    assert reasons(play, "SaveRequested")[0].endswith("because the world is to take worker-3 in for worker-1.")
+    assert reasons(play, "SaveRequested")[0].endswith("because the generation is to replace worker-1 by worker-3.")
     assert play["worker-0"].base == play.highest_step, "nothing is repeated"
 
 
@@ -190,7 +190,7 @@ def test_when_all_members_have_to_leave_the_state_is_saved_at_once() -> None:
     (asked,) = play.sent(SaveState)
     assert asked.message.seconds < 30.0
     play.until(lambda: play.stage != "running", 2.0)
-    assert play.message == "All members have to leave, and the script's state is as good as it will be."
+    assert play.message == "All members have to leave, and the planned save has ended."
 
 
 def test_a_suspended_job_saves_its_state_first() -> None:

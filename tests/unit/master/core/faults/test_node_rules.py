@@ -218,8 +218,8 @@ def test_a_checkpoint_before_the_replacement_is_ready_does_not_shrink_the_job() 
     play.tell(UNHEALTHY)
     (pending,) = play.announced("ResizePending")
     assert pending.reason == (
-        "The world will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way then, or "
-        "in 295 s, when worker-1 has to be gone; where its replacement is ready before, with as many members as now."
+        "The generation will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way then, "
+        "or in 295 s, when worker-1 has to be gone; if its replacement is ready earlier, with as many members as now."
     )
     play.save("worker-0")
     assert play.is_running(3)
@@ -235,7 +235,7 @@ def test_if_there_is_no_room_for_a_replacement_the_next_checkpoint_shrinks_the_j
     play.tell(replace(play.pod(play["worker-3"]), phase="pending", unschedulable=True))
     play.save("worker-0")
     (resized,) = play.announced("ResizeStarted")
-    assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")
+    assert resized.reason.endswith("is finished: the generation is to shrink from 3 to 2 members.")
 
 
 def test_a_rule_applies_to_an_older_pod_when_it_is_scheduled_to_the_node() -> None:

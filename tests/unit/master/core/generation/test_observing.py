@@ -80,7 +80,7 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
         (lambda play: play.freeze("worker-1"), "Would delete the pod of worker-1: worker-1 has been silent for"),
         (lambda play: play.lose_trainer("worker-1"), "Would stop generation 1.1: worker-1: the template was killed"),
         (lambda play: play.say(play["worker-1"], Leaving("gone", 60.0)), "Would create a spare: worker-1 has to leave"),
-        (lambda play: play.tell(RestartRequested(False)), "Would stop generation 1.1: A restart was asked for."),
+        (lambda play: play.tell(RestartRequested(False)), "Would stop generation 1.1: A restart was requested."),
         (lambda play: play.tell(ScaleRequested(1)), "Would stop generation 1.1: "),
         (lambda play: play.tell(StopAsked("by hand")), "Would end the job: by hand."),
         (lambda play: play.tell(SpecChanged(play.spec, True)), "Would stop generation 1.1: "),

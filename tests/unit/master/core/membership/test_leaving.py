@@ -25,14 +25,16 @@ def stops(play: Play) -> str:
 def test_the_others_are_said_to_go_on_where_they_do() -> None:
     play = adopted(3, 2)
     delete(play, "train-2")
-    assert stops(play) == "train-2 has to leave now (it was deleted with 10 s of grace); the others go on without it."
+    assert (
+        stops(play) == "train-2 has to leave now (it was deleted with 10 s of grace); the others continue without it."
+    )
     play.until_running(2)
 
 
 def test_a_last_one_that_goes_on_is_named() -> None:
     play = adopted(2, 1)
     delete(play, "train-1")
-    assert stops(play).endswith("; train-0 goes on without it.")
+    assert stops(play).endswith("; train-0 continues without it.")
     play.until_running(1)
 
 
@@ -40,14 +42,15 @@ def test_nobody_is_said_to_go_on_where_too_few_are_left() -> None:
     play = adopted(2, 2)
     delete(play, "train-1")
     assert stops(play).endswith(
-        "; of the 2 members that a world needs 1 would be left, so training goes on when a replacement is ready."
+        "; only 1 of the 2 members that a generation needs would be left, so training continues when a replacement is "
+        "ready."
     )
 
 
 def test_of_the_last_one_it_is_said_that_nobody_is_left() -> None:
     play = adopted(1, 1)
     delete(play, "train-0")
-    assert stops(play).endswith("; nobody is left to go on before a replacement is ready.")
+    assert stops(play).endswith("; no member is left until a replacement is ready.")
 
 
 def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
@@ -55,7 +58,7 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
     play.tell(OwnerSized(0))
     for member in ("train-1", "train-0"):
         delete(play, member)
-    assert stops(play).endswith("; the owner of the pods wants none any more.")
+    assert stops(play).endswith("; the owner of the pods was scaled to 0.")
     for member in ("train-1", "train-0"):
         play.actors[member].gone = True
         play.tell(PodGone(play[member].id, play[member].uid, "it was deleted"))
@@ -78,10 +81,10 @@ def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
     assert [a.reason for a in play.announced("ResizePending")] == [
-        "The world will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; where its replacement is ready before, with as many members as now.",
-        "The world will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; where the replacements are ready before, with as many members as now.",
+        "The generation will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; if its replacement is ready earlier, with as many members as now.",
+        "The generation will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; if the replacements are ready earlier, with as many members as now.",
     ]
     assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
 
@@ -121,7 +124,9 @@ def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
     play.lose("worker-3")
     play.run(20)
     (pending,) = play.announced("ResizePending")
-    assert pending.reason == ("The world will grow from 3 to 4 members, at the next finished checkpoint or in 600 s.")
+    assert pending.reason == (
+        "The generation will grow from 3 to 4 members, at the next finished checkpoint or in 600 s."
+    )
 
 
 def test_a_replacement_says_for_whom_it_is_and_whether_that_one_may_come_back() -> None:

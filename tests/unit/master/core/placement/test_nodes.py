@@ -313,7 +313,7 @@ def test_the_pod_of_its_name_that_a_stateful_set_makes_then_takes_the_place() ->
     play.tell(NOT_READY)
     play.stuck = {"worker-1"}
     told_to_go(play, "worker-1", 2)
-    assert play.announced("MemberDraining")[0].reason.endswith("and has 2 s; its owner is to make another one.")
+    assert play.announced("MemberDraining")[0].reason.endswith("and has 2 s; its owner creates a replacement.")
     play.until_next(1, 10)
     play.until(lambda: bool(play.announced("PodForceDeleted")), 20)
     assert not created(play)

@@ -187,7 +187,7 @@ def test_where_the_owner_is_suspended_the_world_stops_and_only_pods_that_it_take
     )
     play.run(1.0)
     assert [sent.member for sent in play.sent(Finish)] == ["train-1"]
-    assert play.announced("MemberDraining")[0].reason.endswith("its owner wants none in its place.")
+    assert play.announced("MemberDraining")[0].reason.endswith("its owner does not replace it.")
 
 
 def test_where_the_owner_is_resumed_the_job_begins_again_unless_its_user_has_suspended_it_too() -> None:

@@ -97,7 +97,7 @@ def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
     play.tell(ScaleRequested(1))
     play.run(200)
     assert len(play.world) == 1
-    assert play.announced("ScaleRequested")[0].reason == "1 member is wanted instead of 2."
+    assert play.announced("ScaleRequested")[0].reason == "1 member requested instead of 2."
     assert (told(play)["condition"], told(play)["continue"]) == ("Stop", False)
     assert play.announced("ScalingPaused")
 

@@ -111,7 +111,7 @@ def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
     assert not play.announced("MetricsMissing")
     play.run(20)
     (said,) = play.announced("MetricsMissing")
-    assert "No line of rank 0's output has fitted" in said.reason
+    assert "No line of rank 0's output has matched" in said.reason
     assert told(play)["problem"] == said.reason
     writes(play, loss="1")
     assert told(play)["problem"] == ""
@@ -121,7 +121,7 @@ def test_one_that_is_too_slow_is_asked_of_no_later_generation() -> None:
     play = running(1, metrics_pattern=PATTERN)
     actor = play["worker-0"]
     play.say(actor, PatternDropped(actor.highest, PATTERN, "it took more than 50 ms of CPU for one line", "aaaa"))
-    assert "followed no more: on worker-0 it took more than 50 ms" in str(told(play)["problem"])
+    assert "no longer used: on worker-0 it took more than 50 ms" in str(told(play)["problem"])
     play.crash("worker-0")
     play.until_next(1)
     assert play.sent(Start)[-1].message.patterns == ()  # type: ignore[union-attr]
@@ -216,12 +216,12 @@ def weighed(noise: str, **asked: object) -> Play:
 def test_a_larger_batch_that_teaches_little_more_is_not_worth_its_members(noise: str, members: int) -> None:
     play = weighed(noise)
     assert play.wanted() == members
-    said = "the gradient noise is 64 samples, and a member's batch 32" if noise == "64" else "samples"
+    said = "the gradient noise is 64 samples, a member's batch 32" if noise == "64" else "samples"
     assert said in play.scaling()["message"]
 
 
 def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_that_is_said() -> None:
-    assert "The gradient noise is not known, so throughput alone counts." in weighed("").scaling()["message"]
+    assert "The gradient noise is unknown, so throughput alone counts." in weighed("").scaling()["message"]
     play = weighed("64", keep_global_batch=True)
     assert play.wanted() == 8
     assert "The global batch is the same at any size" in play.scaling()["message"]

@@ -264,7 +264,7 @@ def test_the_status_says_what_a_world_that_runs_waits_for_and_takes_it_back() ->
     play.tell(ScaleRequested(3))
     assert message() == runs
     play.tell(RestartRequested(at_checkpoint=True))
-    assert message() == "a restart was asked for; it waits for a finished checkpoint"
+    assert message() == "a restart was requested; it waits for a finished checkpoint"
 
 
 def test_a_restart_that_waits_for_a_checkpoint_is_made_by_any_next_generation() -> None:
@@ -286,7 +286,7 @@ def test_a_restart_that_is_refused_stops_nothing() -> None:
     [told] = play.announced("RestartRejected")
     assert told.severity == "warning"
     assert (
-        told.reason == "The restart is refused, and nothing was stopped: train.py line 1: SyntaxError: invalid syntax."
+        told.reason == "The restart is refused, and no rank was stopped: train.py line 1: SyntaxError: invalid syntax."
     )
 
 

@@ -70,7 +70,7 @@ def test_the_first_world_has_the_size_of_the_clock() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("30 22 * * *", 4))
     assert len(play.world) == 2
     assert [said.reason for said in play.announced("ScaleDecided")] == [
-        "The schedule says 2 members (0 22 * * *), and 4 from 2023-11-14T22:30:00.000Z on."
+        "The schedule sets 2 members (0 22 * * *), and 4 from 2023-11-14T22:30:00.000Z on."
     ]
 
 
@@ -140,4 +140,4 @@ def test_room_that_is_found_sooner_is_used_as_the_clock_says_then() -> None:
     play.appears("worker-9", 2)
     play.appears("worker-10", 3)
     play.until(lambda: len(play.world) == 4 and play.is_running(4), 60)
-    assert play.announced("ScaleDecided")[-1].reason.startswith("The schedule says 4 members")
+    assert play.announced("ScaleDecided")[-1].reason.startswith("The schedule sets 4 members")
