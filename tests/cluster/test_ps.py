@@ -105,7 +105,7 @@ def test_what_was_learned_outlives_a_ps_that_is_lost(make_ps: MakePs) -> None:
     before, saved = job.uids(), job.newest_checkpoint()
     job.delete_pod(job.pod("ps-0"))
     all_go_on_from(saved, job)
-    job.event("Recovered", "All who train go on with ps-0")
+    job.event("Recovered", "All workers train again with ps-0")
     del before[job.pod("ps-0")]
     assert job.keeps(before), "nobody else was replaced, and no container restarted"
     has_learned_what_an_undisturbed_job_has(job)

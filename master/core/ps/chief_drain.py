@@ -1,9 +1,9 @@
-"""Who saves has to leave: it saves first, as late as it can.
+"""Draining the chief, or another member whose session saves: it saves first, as late as it can.
 
-Whoever takes the chief's place restores the last checkpoint, and what all workers have done since then is done again.
-So the chief keeps its place when its replacement is ready, until it has saved. Where none is ready a moment before its
-time is over, it saves then, and trains on; if one comes after all, it saves once more. Where it cannot save, or a
-parameter server is away, it leaves as any member does.
+The replacement of the chief restores the last checkpoint, and all workers repeat what they did since then. So when the
+replacement is ready, the chief keeps its task until it has saved. If no replacement is ready `ASK_BEFORE` its grace
+ends, it saves then and continues training; if one is ready after all, it saves once more. If it cannot save, or a
+parameter server is away, it leaves like any other member.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from outrider.master.core.state.member import Member
 from outrider.wire.messages.checkpoints import StateSaved
 
 ASK_BEFORE = 10.0
-"""Seconds before it is stopped."""
+"""Seconds before the end of the member's grace at which it is asked to save at the latest."""
 
 
 def advance(job: PsState) -> None:
@@ -39,7 +39,7 @@ def advance(job: PsState) -> None:
 
 
 def _consider(job: PsState, seat: Seat, member: Member, farewell: Farewell) -> None:
-    """Is it time?"""
+    """Asks the leaving member to save if it is time, or lets it leave without."""
     last = None if member.leave_at is None else member.leave_at - ASK_BEFORE
     if job.ps_away:
         _let_go(job, seat, member)
@@ -56,15 +56,15 @@ def _consider(job: PsState, seat: Seat, member: Member, farewell: Farewell) -> N
 
 
 def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
-    """It has saved, or it could not."""
+    """Handles the member's reply: it has saved, or could not."""
     _over(job, seat, message.error)
 
 
 def overdue(job: PsState, name: str) -> None:
-    """Who was asked has not answered, or one is to be asked."""
+    """Gives up a save whose deadline has passed; `tally.look_again` has the rules consider the task again."""
     for seat in tally.look_again(job, name):
         if seat.farewell is not None and seat.farewell.ends is not None and seat.farewell.ends <= job.now:
-            _over(job, seat, "no answer came")
+            _over(job, seat, "it did not reply in time")
 
 
 def _over(job: PsState, seat: Seat, error: str) -> None:

@@ -1,6 +1,7 @@
-"""When a PS job is over, and what becomes of those who would never end by themselves (ADR 21).
+"""When a PS job ends, and how members that would never end by themselves are stopped (ADR 21).
 
-With a chief: when it has ended with code 0. Without one: when all workers have. A seat that has failed fails the job.
+A job with a chief ends when the chief has ended with code 0, one without a chief when all workers have. A task that has
+failed fails the job.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from outrider.master.core.state.job import FINISHING
 LAST_EVALUATION = 60.0
 """Seconds that an evaluator has for the last checkpoint once the training is over."""
 REMOVE_GRACE = 10.0
+"""Seconds of grace with which the pod of a removed task is deleted."""
 
 
 def advance(job: PsState) -> None:
@@ -42,8 +44,8 @@ def _judge(job: PsState) -> None:
     if tally.has(job, tally.WANTED, deciding) and not tally.has(job, tally.UNDONE, deciding):
         steps = max(seat.state.progress.high_step for seat in job.seats.values())
         are_many = tally.count(job, tally.WANTED, WORKER) > 1
-        who = "The chief has" if has_chief else "All workers have" if are_many else "The worker has"
-        _begin_end(job, 0, "succeeded", f"{who} ended with code 0 after {steps} steps.")
+        ended = "The chief has" if has_chief else "All workers have" if are_many else "The worker has"
+        _begin_end(job, 0, "succeeded", f"{ended} ended with code 0 after {steps} steps.")
         job.announce("JobSucceeded", job.message)
 
 
@@ -56,7 +58,7 @@ def _fail(job: PsState, failed: Seat) -> None:
 
 
 def stop(job: PsState, reason: str) -> None:
-    """The user ends the job: its seats have been told."""
+    """Ends the job on the user's request, which its tasks have received already."""
     if not job.is_over:
         _begin_end(job, 0, "stopped", f"The job was stopped: {reason.rstrip('.')}.")
 
@@ -69,7 +71,7 @@ def _begin_end(job: PsState, code: int, phase: str, message: str) -> None:
 
 
 def _finish(job: PsState) -> None:
-    """Whoever has not ended is stopped, the evaluator last."""
+    """Stops all tasks that have not ended, the evaluator last."""
     if job.phase == "succeeded":
         for seat in tally.those(job, tally.LIVES):
             if not (seat.role == EVALUATOR and _evaluates(job, seat)):
@@ -84,7 +86,7 @@ def _evaluates(job: PsState, seat: Seat) -> bool:
 
 
 def _forget(job: PsState, seat: Seat) -> None:
-    """A seat that the job does not want any more: its pod has ended, and goes."""
+    """Deletes the ended pod of a task that the job no longer has."""
     for member in seat.state.members.values():
         if member.uid is not None:
             reason = f"{member.id} is deleted: the job has only {job.target} workers now."

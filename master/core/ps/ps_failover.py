@@ -1,11 +1,11 @@
-"""A parameter server goes, and another one comes in its place: what that means for those who train.
+"""Failover of a parameter server: what the loss means for the chief and the workers.
 
-They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends with an error of
-TensorFlow meanwhile, or soon after, ends for that, and it costs no restart. A session may also be stuck on the server
-that is gone, or wait half a minute before it looks again. So when all serve again, and one that had made steps makes
-none for some seconds, or its hooks see that it cannot (`training_hooks/frameworks/tf_session_recovery.py`), it is
-started again in place: it alone, and not where its script has begun anew meanwhile. The chief comes first, because the
-others wait for what it restores.
+They are left alone: TensorFlow's sessions recover by themselves when the server is back. If one ends with a TensorFlow
+error meanwhile, or soon after, the lost server is the cause, and no restart is charged. A session may also be stuck on
+the lost server, or wait half a minute before it tries again. So once all servers are back, a task is restarted in place
+if it had made steps and makes none for some seconds, or if its hooks see that it cannot
+(`training_hooks/frameworks/tf_session_recovery.py`). That task alone is restarted, and not if its script has restarted
+meanwhile. The chief comes first, because the workers wait for what it restores.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from outrider.master.core.text import seconds
 from outrider.wire.messages.report import Report
 
 EFFECT_WITHIN = 30.0
-"""Seconds after all serve again in which the end of a rank is an effect."""
+"""Seconds after all servers are back in which the end of a rank counts as an effect of the loss."""
 OF_TENSORFLOW = "errors_impl."
-"""In the name of an error's type: what else a script raises is its own."""
+"""The part of an error type's name that marks TensorFlow's errors; all others are the script's own."""
 PATIENCE = {CHIEF: 6.0, WORKER: 3.0}
-"""Seconds in which a session that has noticed goes on: it is closed, another is made, and variables are restored."""
+"""Seconds that a session needs to recover: it is closed, a new one is created, and variables are restored."""
 STEPS = 3
-"""And so many of its usual steps, where those are long."""
+"""Usual steps of the task that are added to `PATIENCE`, because they may be long."""
 LOOK_AGAIN = 0.5
+"""Seconds from one look at waiting tasks to the next."""
 
 
 def advance(job: PsState) -> None:
-    """At the end of a step: who serves, and what has ended for it."""
+    """At the end of a step: notes which servers are up, and excuses failures that their loss caused."""
     are_away = _note(job)
     if tally.has(job, tally.ABSENT, PS):
         job.no_turns += 1
@@ -48,7 +49,7 @@ def advance(job: PsState) -> None:
 
 
 def note_report(job: PsState, seat: Seat, report: Report) -> None:
-    """A report is a second late; what it says of its last step is not."""
+    """Notes a task's last step: its report may be a second old, but has the step's age."""
     if report.generation != seat.state.generation:
         return
     for rank in report.ranks:
@@ -56,12 +57,12 @@ def note_report(job: PsState, seat: Seat, report: Report) -> None:
             seat.stepped_at = max(seat.stepped_at, job.now - rank.step_age)
     stalled_workers.note_step(job, seat)
     if any(rank.is_stuck for rank in report.ranks) and not job.ps_away and not job.is_over:
-        why = "though all servers can be reached again, the session that has lost one still holds its process"
-        _start_again(job, seat, f"{seat.name} can make no other session: {why}")
+        why = "all servers can be reached again, but the old session still blocks its process"
+        _start_again(job, seat, f"{seat.name} cannot create a new session: {why}")
 
 
 def _note(job: PsState) -> bool:
-    """True: until now all have served, and do so no more."""
+    """Notes which parameter servers are up; True if all were until now, and one is not any more."""
     was_away = bool(job.ps_away)
     for seat in tally.changed(job, PS):
         if seat.runs is not None:
@@ -70,7 +71,7 @@ def _note(job: PsState) -> bool:
         elif seat.served and seat.key not in job.ps_away:
             job.ps_away.add(seat.key)
             job.ps_lost = (
-                seat.state.faults.noted[-1].reason if seat.state.faults.noted else f"{seat.name} does not serve."
+                seat.state.faults.noted[-1].reason if seat.state.faults.noted else f"{seat.name} is not running."
             )
     if was_away and not job.ps_away:
         _wait(job)
@@ -78,7 +79,7 @@ def _note(job: PsState) -> bool:
 
 
 def _wait(job: PsState) -> None:
-    """All serve again: from now on, those who had trained should."""
+    """Once all servers are back: starts to wait for a step of each task that had made steps."""
     job.ps_back_at = job.now
     for seat in job.of(CHIEF, WORKER):
         seat.waits_since = job.now if seat.state.progress.first_step is not None else None
@@ -87,26 +88,26 @@ def _wait(job: PsState) -> None:
 
 
 def _excuse(job: PsState, seat: Seat) -> None:
-    """What has ended here is an effect."""
+    """Charges no restart for a failure that a lost parameter server has caused."""
     incident = seat.state.faults.incident
     if incident is None or incident.free or incident.charged or seat.state.stage != STOPPING:
         return
     if not incident.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in incident.failures):
-        return  # somebody has killed it, or its script is wrong
+        return  # the process was killed, or its script is wrong
     seat.state.faults.excuse()
-    text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
+    text = f"The failure is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): no restart is charged."
     let(job, seat, partial(seat.state.announce, "LostPsSideEffect", text, incident.fault.member))
 
 
 # -- sessions that are stuck --------------------------------------------------------------------------------------
 def look(job: PsState, _name: str) -> None:
-    """All serve again: who goes on?"""
+    """Once all servers are back: restarts tasks that make no steps."""
     if job.ps_away or job.is_over:
         return
     waiting = _waiting(job)
     chiefs = [seat for seat in waiting if seat.role == CHIEF]
     for seat in waiting:
-        if _goes_on(job, seat):
+        if _has_resumed(job, seat):
             seat.waits_since = None
             tally.note(job, seat)
         elif _begins(seat):
@@ -115,7 +116,7 @@ def look(job: PsState, _name: str) -> None:
             seat.waits_since = max(seat.waits_since or 0.0, job.now)
         elif seat.waits_since is not None and job.now >= seat.waits_since + _patience(seat) - 1e-6:
             since = seconds(job.now - job.ps_back_at)
-            makes_none = f"{seat.name} has made no step for {since} though all parameter servers serve again"
+            makes_none = f"{seat.name} has made no step for {since} although all parameter servers are back"
             _start_again(job, seat, f"{makes_none}: its session is stuck")
     if _waiting(job):
         job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
@@ -133,19 +134,19 @@ def _waiting(job: PsState) -> list[Seat]:
 
 
 def _all_train(job: PsState) -> None:
-    """What a lost parameter server has cost is over when everybody trains again; where nobody did, it cost no step."""
+    """Notes the cost of a lost parameter server once all tasks train again; if none had trained, it cost no step."""
     if all(seat.state.progress.first_step is None for seat in job.of(CHIEF, WORKER)):
         return
     for seat in job.of(PS):
         for fault in seat.state.faults.noted:
             if fault.seconds_lost is None:
                 progress.note_cost(seat.state, fault, job.now)
-                text = f"All who train go on with {seat.name}: {seconds(fault.seconds_lost or 0.0)} were lost."
+                text = f"All workers train again with {seat.name}: {seconds(fault.seconds_lost or 0.0)} were lost."
                 job.announce("Recovered", text)
 
 
-def _goes_on(job: PsState, seat: Seat) -> bool:
-    """It has made a step since then; one that is over is no question any more."""
+def _has_resumed(job: PsState, seat: Seat) -> bool:
+    """Whether the task has made a step since the servers are back, or has ended."""
     watch = seat.state.hangs.watch
     if seat.state.is_over or watch is None:
         return True
@@ -153,14 +154,14 @@ def _goes_on(job: PsState, seat: Seat) -> bool:
 
 
 def _begins(seat: Seat) -> bool:
-    """A script that has made no step has no session of before that could be stuck."""
+    """Whether the script has restarted and made no step yet: then it has no old session that could be stuck."""
     return seat.state.hangs.watch is not None and seat.stepped_at <= seat.state.hangs.watch.began
 
 
 def _start_again(job: PsState, seat: Seat, why: str) -> None:
     if seat.runs is None:
-        return  # it is on its way already
+        return  # it is being started already
     seat.waits_since = float("inf")
     job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
-    reason = f"{why}, and it is started again in place."
+    reason = f"{why}. The task is restarted in place."
     let(job, seat, partial(recovery.begin, seat.state, "SessionStuck", reason, seat.runs, free=True))

@@ -1,11 +1,10 @@
-"""A parameter server is moved to a pod of another size, because its user wants it. One moves at a time, and no step is
-lost.
+"""Migration of a parameter server to a pod with other resources, on the user's request; no step is lost.
 
-The new pod is made first. When it is ready, the session that saves is asked to, where it can be, and the old one serves
-on until a checkpoint is finished; then it stops, the new one takes its place and its address, and everybody goes on
-from that checkpoint. Where none comes for as long as a resize would wait, it is moved all the same. What was wanted may
-be something else by then: who has that again need not go, and a pod that is on its way with other resources is given
-back.
+One parameter server moves at a time. The new pod is created first. When it is ready, the master asks the session that
+saves to do so, if it can, and the old pod serves until a checkpoint is finished. Then the old pod stops, the new one
+takes its task and its address, and all tasks resume from that checkpoint. If no checkpoint is finished for as long as a
+resize would wait, the server moves without one. The requested resources may change meanwhile: a server that has them
+again stays, and a new pod with other resources is deleted.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ def advance(job: PsState) -> None:
         job.asked_to_save = False
         _begin(job)
     elif session_saver.has_replacement(moving):
-        if job.deadlines.at(PATIENCE) is None:  # its pod may not have been ready when the last one was over
+        if job.deadlines.at(PATIENCE) is None:  # its pod may not have been ready when the last wait ended
             job.deadlines.set(PATIENCE, job.now + job.spec.grow_patience)
         if not job.asked_to_save:
             job.asked_to_save = True
             _ask(job, moving)
 
 
-# -- a checkpoint before it ---------------------------------------------------------------------------------------
+# -- a checkpoint before the move ---------------------------------------------------------------------------------
 def _ask(job: PsState, moving: Seat) -> None:
-    """Where nobody can be, the next one that is made anyway is waited for."""
+    """Asks a session to save; if none can, the move waits for the script's next checkpoint."""
     for seat in job.of(CHIEF, WORKER):
         if session_saver.saver(seat) is not None:
             session_saver.ask(job, seat, f"{moving.name} is to move to a new pod", job.spec.save_grace)
@@ -55,14 +54,14 @@ def _ask(job: PsState, moving: Seat) -> None:
 
 
 def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
-    """That it was saved is seen as any checkpoint is."""
+    """Reports a failed save; a successful one is handled like any checkpoint."""
     if message.error and job.asked_to_save:
-        text = f"{seat.name} could not save: {message.error}; its next checkpoint is waited for."
+        text = f"{seat.name} could not save: {message.error}; the move waits for its next checkpoint."
         job.announce("StateNotSaved", text, warning=True)
 
 
 def saved(job: PsState, step: int) -> None:
-    """A checkpoint is finished."""
+    """Moves the parameter server now, because a checkpoint is finished."""
     _move(job, f"the checkpoint of step {step} is finished")
 
 
@@ -71,32 +70,32 @@ def patience_over(job: PsState, _name: str) -> None:
 
 
 def _mover(seat: Seat) -> Member | None:
-    """Who is to be moved, and serves until then."""
+    """The member that is to be moved, and serves until then."""
     member = seat.runs
     return member if member is not None and member.stays_until_saved else None
 
 
 def _reconsider(job: PsState, seat: Seat) -> None:
-    member, wanted = _mover(seat), seat.state.spec.resources
+    member, requested = _mover(seat), seat.state.spec.resources
     if member is not None and seat.fits(member):
         member.stays_until_saved = False
-        let(job, seat, partial(scaling_resize.stay, seat.state, member, "its container has what is wanted again"))
+        let(job, seat, partial(scaling_resize.stay, seat.state, member, "its container has the requested resources"))
     for other in list(seat.state.members.values()):
         is_spare = other.rank_index is None and other.is_usable and other.uid is not None
         if is_spare and not seat.fits(other):
-            reason = f"{other.id} is made anew: its container was to have {other.resources}, and {wanted} is wanted."
+            reason = f"{other.id} is recreated: its container would have {other.resources} instead of {requested}."
             let(job, seat, partial(delete_pod.dismiss, seat.state, other, reason))
 
 
 def _begin(job: PsState) -> None:
-    """All serve, and all who train have gone on since the last one was away."""
+    """Starts the next move if all servers are up, and all tasks have trained since the last one was away."""
     if tally.has(job, tally.UNSTEADY, PS) or tally.has(job, tally.WAITS):
         return
     seat = next(iter(tally.those(job, tally.UNFIT, PS)), None)
     member = seat.runs if seat is not None else None
     if seat is not None and member is not None:
         member.stays_until_saved = True
-        why = f"its container has {member.resources}, and {seat.state.spec.resources} is wanted"
+        why = f"its container has {member.resources}, but {seat.state.spec.resources} is requested"
         let(job, seat, partial(scaling_resize.leave_when_replaced, seat.state, member, why))
 
 

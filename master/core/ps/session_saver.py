@@ -1,7 +1,7 @@
-"""Whose session saves when it is asked to: the chief's, and how it is asked.
+"""Which session saves on request (the chief's), and how it is asked.
 
-For the moves of one world it would not be asked: what it saves is on the servers, and only here it is known that they
-still serve.
+A task's own state does not request saves (`checkpoints.planned_save`): the variables are on the parameter servers, and
+only the job as a whole knows whether these are up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outrider.wire.messages.checkpoints import SaveState
 
 
 def note_savers(job: PsState) -> None:
-    """At the end of a step."""
+    """At the end of a step: moves the registered save handler from the task's generation to the task."""
     for seat in tally.changed(job, CHIEF, WORKER):
         world = seat.state.world
         if world is not None and world.saver is not None:
@@ -28,19 +28,19 @@ def note_savers(job: PsState) -> None:
 
 
 def saver(seat: Seat) -> Member | None:
-    """Who is here and can be asked."""
+    """The task's member, if it is connected and can save on request."""
     member = seat.runs
     is_here = member is not None and member.session is not None and seat.saver == (member.id, seat.state.generation)
     return member if is_here else None
 
 
 def has_replacement(seat: Seat) -> bool:
-    """Somebody could take this place at once."""
+    """Whether a spare could take over this task at once."""
     return any(m.rank_index is None and readiness.can_start(m) for m in seat.state.members.values())
 
 
 def ask(job: PsState, seat: Seat, why: str, within: float) -> None:
-    """Of one who can be; `within`: seconds."""
+    """Asks the task's member to save within so many seconds, if it can."""
     member = saver(seat)
     if member is not None:
         reason = f"{member.id} is asked to save, because {why}."

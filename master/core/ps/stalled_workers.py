@@ -1,7 +1,8 @@
-"""A worker that runs, and has made no step while the others train. It has never connected, or waits for something.
+"""Reports workers that run but have made no step while others train: they never connected, or wait for something.
 
-A coordinator's workers make no steps at all. So this is about workers beside a chief whose session saves, or beside
-another worker that makes steps. It is told; what a start may take is the user's to say (`--hang-after init=SECONDS`).
+A coordinator's workers make no steps at all. So only workers beside a chief whose session saves, or beside another
+worker that makes steps, are watched. The master only emits an Event; users limit how long a start may take by
+`--hang-after init=SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.text import seconds
 
 RECENT = 30.0
-"""Seconds: whose last step is older does not train either."""
+"""Seconds since its last step after which a task no longer counts as training."""
 
 
 def advance(job: PsState) -> None:
@@ -35,32 +36,32 @@ def _look(job: PsState, seat: Seat) -> None:
         return
     if due > job.now:
         job.deadlines.set(("first", seat.name), due)
-    elif others := _who_train(job, seat):
+    elif others := _training(job, seat):
         seat.told_first = seat.state.generation
-        let(job, seat, partial(_tell, seat.state, seat.name, job.now - _began(seat), others))
+        let(job, seat, partial(_announce, seat.state, seat.name, job.now - _began(seat), others))
     else:
         job.late.add(seat.key)
         job.deadlines.set(("first", seat.name), job.now + RECENT)
 
 
 def note_step(job: PsState, seat: Seat) -> None:
-    """It may have made one."""
-    if _teaches(seat):
+    """Called when the task may have made a step."""
+    if _is_evidence(seat):
         job.trained_at = max(job.trained_at, seat.stepped_at)
 
 
 def recount(job: PsState) -> None:
-    """The steps of a seat that is not wanted any more say nothing."""
-    job.trained_at = max((each.stepped_at for each in job.seats.values() if _teaches(each)), default=float("-inf"))
+    """Ignores the steps of tasks that the job no longer has."""
+    job.trained_at = max((each.stepped_at for each in job.seats.values() if _is_evidence(each)), default=float("-inf"))
 
 
-def _teaches(seat: Seat) -> bool:
-    """If it trains, others should."""
+def _is_evidence(seat: Seat) -> bool:
+    """Whether a step of this task shows that the other workers should make steps too."""
     return not seat.removed and (seat.role == WORKER or seat.saver is not None)
 
 
 def late(job: PsState, now: float) -> list[str]:
-    """Names of those of whom it has been told, and who still have made none."""
+    """Names of the workers that were reported and still have made no step."""
     return [
         seat.name
         for seat in job.of(WORKER)
@@ -69,7 +70,7 @@ def late(job: PsState, now: float) -> list[str]:
 
 
 def _due(seat: Seat) -> float | None:
-    """When a first step is late; None: it does not run, or has made one."""
+    """When the first step is late; None: the task does not run, or has made a step."""
     if seat.runs is None or seat.state.hangs.watch is None or seat.stepped_at > _began(seat):
         return None
     return _began(seat) + seat.state.spec.start_patience
@@ -79,17 +80,18 @@ def _began(seat: Seat) -> float:
     return seat.state.hangs.watch.began if seat.state.hangs.watch is not None else float("inf")
 
 
-def _who_train(job: PsState, seat: Seat) -> list[str]:
+def _training(job: PsState, seat: Seat) -> list[str]:
+    """Names of the other tasks that train, if their steps show that this one should too."""
     if job.trained_at <= job.now - RECENT:
         return []
     training = [each for each in job.of(CHIEF, WORKER) if each is not seat and each.stepped_at > job.now - RECENT]
-    return [each.name for each in training] if any(map(_teaches, training)) else []
+    return [each.name for each in training] if any(map(_is_evidence, training)) else []
 
 
-def _tell(state: State, name: str, age: float, others: list[str]) -> None:
+def _announce(state: State, name: str, age: float, others: list[str]) -> None:
     text = (
-        f"{name} has made no step in the {seconds(age)} since its script began, and {' and '.join(others)} "
-        f"{'trains' if len(others) == 1 else 'train'}: it waits for something, or has never connected to the parameter "
-        f"servers. Its stacks (outrider stacks) show where it is."
+        f"{name} has made no step in the {seconds(age)} since its script began, although {' and '.join(others)} "
+        f"{'trains' if len(others) == 1 else 'train'}: it waits for something, or never connected to the parameter "
+        f"servers. Run `outrider stacks` to see where it waits."
     )
     state.announce("NoFirstStep", text, next(iter(state.world.started), None) if state.world else None, warning=True)

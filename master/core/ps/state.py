@@ -1,4 +1,4 @@
-"""A PS job: its seats, and what concerns all of them."""
+"""The state of a PS job: its tasks, and what concerns all of them."""
 
 from __future__ import annotations
 
@@ -17,47 +17,48 @@ from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
 
 PS, CHIEF, EVALUATOR = Role("ps"), Role("chief"), Role("evaluator")
 ROLES = (PS, CHIEF, WORKER, EVALUATOR)
-"""In the order in which their members are made: who is waited for comes first."""
+"""All roles, in the order in which their members are created: the others wait for the first ones."""
 Key = tuple[Role, RankIndex]
 NO_JOB = JobSpec(JobName(""), 0, 0, 0)
 
 
 @dataclass(slots=True)
 class Farewell:
-    """It keeps its place until it has saved."""
+    """The drain of a member that keeps its task until it has saved."""
 
     member: MemberId
     asked: bool = False
+    """Whether the member was asked to save."""
     ends: float | None = None
-    """When nobody waits for its answer any more; None: none is awaited."""
+    """The deadline of the member's reply; None: no reply is awaited."""
 
 
 @dataclass(slots=True)
 class Seat:
-    """One rank index of one role."""
+    """One rank index of one role, as in TF_CONFIG: `{"type": role, "index": index}`."""
 
     role: Role
     index: RankIndex
     state: State
-    """The job of its one member."""
+    """The state of the one-member job that runs this task."""
     removed: bool = False
-    """The job became smaller: it goes when its member is gone."""
+    """Whether the job became smaller and no longer has this task, which is dropped once its member is gone."""
     served: bool = False
-    """A parameter server has run here."""
+    """Whether a parameter server has ever run in this task."""
     stepped_at: float = float("-inf")
-    """When its last step ended, as its own report says."""
+    """When the task's last step ended, by its own report."""
     saver: tuple[MemberId, Generation] | None = None
-    """Whose script saves when it is asked to, and in which run of it."""
+    """The member whose script saves on request, and the generation in which it registered that."""
     farewell: Farewell | None = None
-    """Of who saves and has to leave, or had to."""
+    """The drain of a member that saves first, while or after it leaves."""
     told_first: Generation | None = None
-    """The run of it of which it was told that no first step comes."""
+    """The generation whose missing first step was reported."""
     no_turns: int = 0
-    """Those of the job that are noted here."""
+    """How many of the job's `no_turns` this task's state has noted."""
     marks: frozenset[str] = frozenset()
-    """What `tally` has noted of it."""
+    """What `tally` has noted of this task."""
     waits_since: float | None = None
-    """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
+    """Since when a task that trained before a parameter server was away could make a step; None: it trains."""
 
     @property
     def key(self) -> Key:
@@ -65,7 +66,7 @@ class Seat:
 
     @property
     def name(self) -> str:
-        """As its address is called: `worker-0`, whichever member is there."""
+        """The task's name, as in its address: `worker-0`, whichever member runs it."""
         return f"{self.role}-{self.index}"
 
     @property
@@ -81,14 +82,14 @@ class Seat:
         return next((self.state.members.get(each) for each in world.started), None)
 
     def fits(self, member: Member) -> bool:
-        """It has the resources that are wanted. Of a pod that says nothing, nothing is known."""
-        wanted = self.state.spec.resources
-        return not wanted or not member.resources or member.resources == wanted
+        """Whether the member's pod has the requested resources, or does not report any."""
+        requested = self.state.spec.resources
+        return not requested or not member.resources or member.resources == requested
 
 
 @dataclass(slots=True)
 class PsState:
-    """Before Began everything has its default."""
+    """The state of a PS job; all fields have their defaults until the event Began."""
 
     next_order: int = 1
     now: float = 0.0
@@ -99,66 +100,66 @@ class PsState:
     stage: str = GATHERING
     """`gathering` until the end begins, then `finishing` and `ended`."""
     phase: str = ""
-    """Of a job that is over; else it is read from the seats."""
+    """The phase of a job that is over; before, the phase is derived from the tasks."""
     message: str = ""
     exit_code: int | None = None
     target: int = 0
-    """Workers that are wanted."""
+    """The requested number of workers."""
     listed: bool = False
     suspended: bool = False
     seats: dict[Key, Seat] = field(default_factory=dict)
-    """By role, in the order of ROLES, and rank index."""
+    """All tasks by role, in the order of ROLES, and rank index."""
     members: dict[MemberId, Key] = field(default_factory=dict)
-    """Whose each is, or was."""
+    """The task of each member, present or past."""
     sessions: dict[str, Key] = field(default_factory=dict)
     next_id: dict[Role, int] = field(default_factory=dict)
-    """Shared with all seats: ids grow through a role."""
+    """The next member number of each role; shared with all tasks."""
     restarts: Budget = field(default_factory=Budget)
-    """Shared with all seats."""
+    """The restart budget; shared with all tasks."""
     crowd: Crowd = field(default_factory=lambda: Crowd(is_shared=True))
-    """Shared with all seats."""
+    """What is known of all members together; shared with all tasks."""
     would: dict[str, str] = field(default_factory=dict)
-    """As in State."""
+    """What a dry run would have done, as in State."""
     ps_away: set[Key] = field(default_factory=set)
-    """Parameter servers that have served and do not now."""
+    """Parameter servers that have run and do not run now."""
     ps_back_at: float = float("-inf")
-    """When the last of them served again."""
+    """When the last of the missing parameter servers was back."""
     was_away: bool = False
-    """One was, when it was last considered who has to leave."""
+    """Whether a parameter server was away when draining members were last considered."""
     asked_to_save: bool = False
-    """Somebody was, before the parameter server that is to move does."""
+    """Whether a save was requested before the present move of a parameter server."""
     ps_lost: str = ""
-    """The last one, and why."""
+    """The reason why the last parameter server was lost."""
     version: int = 0
     saved_at: float = float("-inf")
     saves: dict[int, dict[Key, int]] = field(default_factory=dict)
-    """What is being saved: versions of each seat's status, by ours."""
+    """Writes under way: by the version of the job's status, the version of each task's."""
     save_wanted: bool = False
     save_due: bool = False
-    """A start waits for it."""
+    """Whether a start waits for the write."""
     collections: dict[str, tuple[set[Key], Collection]] = field(default_factory=dict)
-    """A user's questions: whose answers are awaited, and what has come."""
+    """Users' requests for diagnostics: the tasks whose replies are awaited, and the replies so far."""
     deadlines: Deadlines = field(default_factory=Deadlines)
-    """The job's own."""
+    """The deadlines of the job as a whole."""
     seat_deadlines: Deadlines = field(default_factory=Deadlines)
-    """The next of each seat, by role and rank index."""
+    """The next deadline of each task, by role and rank index."""
     touched: set[Key] = field(default_factory=set)
-    """Seats that may have changed since rules began to look."""
+    """Tasks that may have changed since the rules began to look."""
     looked_at: set[Key] = field(default_factory=set)
-    """Those at which they look, or did last."""
+    """Tasks at which the rules look now, or looked last."""
     marked: dict[tuple[Role, str], set[Key]] = field(default_factory=dict)
-    """Seats by what is true of them (`tally`)."""
+    """Tasks by what is true of them (`tally`)."""
     ring: list[tuple[int, RankIndex]] = field(default_factory=list)
-    """Seats whose members answer others, in order."""
+    """Tasks whose members answer probes of others, in order."""
     descriptions: dict[Key, str] = field(default_factory=dict)
     description: str | None = ""
-    """Of all of them; None: a part of it has changed."""
+    """The description of all tasks; None: a part of it has changed."""
     no_turns: int = 0
-    """Steps of this core after which nobody could make one of his own, for want of a parameter server."""
+    """Steps of this core after which no task could train, for lack of a parameter server."""
     trained_at: float = float("-inf")
-    """When the last step ended of anybody whose steps say that others should make some too."""
+    """When the last step ended of any task whose steps show that the others should make some too."""
     late: set[Key] = field(default_factory=set)
-    """Workers that should have made their first step, had others trained."""
+    """Workers that have made no first step in time, while no other task trained."""
     actions: list[Action] = field(default_factory=list)
 
     @property
@@ -167,15 +168,15 @@ class PsState:
 
     @property
     def generation(self) -> Generation:
-        """Of the job as a whole there is none: the term says who spoke."""
+        """A generation with the master's term alone: the job as a whole has no generation."""
         return Generation(self.term, 0)
 
     def of(self, *roles: Role) -> Iterator[Seat]:
-        """Seats of these roles that the job still wants."""
+        """The tasks of these roles, without removed ones."""
         return (seat for seat in self.seats.values() if seat.role in roles and not seat.removed)
 
     def announce(self, kind: str, reason: str, *, warning: bool = False) -> None:
-        """One line for the user that is about no member alone."""
+        """Emits an Event about the job as a whole."""
         severity = "warning" if warning else "normal"
         self.actions.append(Announce(kind, reason, self.generation, None, severity))
 

@@ -1,5 +1,4 @@
-"""The status of a PS job. It is the same document as any job's, of all seats together, and a row for each seat's
-address."""
+"""The status of a PS job: the document of any job, for all tasks together, with a row for each task's address."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def _number(member: str) -> int:
 
 
 def _row(job: PsState, seat: Seat) -> dict[str, Any]:
-    """Who is there now, and where it is reached."""
+    """The status of one task: its address, and the member that has it."""
     state = seat.state
     holders = [m.id for m in sorted(state.members.values(), key=in_order) if m.rank_index is not None]
     return {
@@ -68,18 +67,18 @@ def _row(job: PsState, seat: Seat) -> dict[str, Any]:
 
 
 def step(job: PsState) -> int:
-    """The highest of anybody: in TensorFlow's jobs all count the same global step."""
+    """The highest step of any task: in TensorFlow's jobs all count the same global step."""
     return max((seat.state.progress.high_step for seat in job.seats.values()), default=0)
 
 
 def _goodput(job: PsState, now: float) -> float | None:
-    """Of the one who counts for the job: the chief, else worker 0."""
+    """The goodput of the task that represents the job: the chief, else worker 0."""
     found = next(iter([*job.of(CHIEF), *job.of(WORKER)]), None)
     return status_document.goodput(found.state, now) if found is not None else None
 
 
 def phase(job: PsState) -> str:
-    """That of the end, else of those who train: it goes on as long as anybody of them does."""
+    """The job's phase: the final one, else `running` if any chief or worker is, else `restarting`, else `pending`."""
     if job.is_over:
         return job.phase
     if job.suspended:
@@ -89,13 +88,13 @@ def phase(job: PsState) -> str:
 
 
 def message(job: PsState) -> str:
-    """What a user is told in one sentence: the end, who is missing, or that all is well."""
+    """The status's one sentence: how the job ended, which members are missing, or that all members run."""
     if job.is_over:
         return job.message
-    wanted = [seat for seat in job.seats.values() if not seat.removed and not _is_done(seat.state)]
-    absent = [_newest(seat) for seat in wanted if seat.runs is None]
+    unfinished = [seat for seat in job.seats.values() if not seat.removed and not _is_done(seat.state)]
+    absent = [_newest(seat) for seat in unfinished if seat.runs is None]
     if absent:
-        return f"{', '.join(absent)} {'does' if len(absent) == 1 else 'do'} not run"
+        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not running"
     late = stalled_workers.late(job, job.now)
     if late:
         return f"all members run, but {', '.join(late)} {'has' if len(late) == 1 else 'have'} made no step yet"
@@ -103,7 +102,7 @@ def message(job: PsState) -> str:
 
 
 def _newest(seat: Seat) -> str:
-    """Who is to run there: the pod that a user looks for."""
+    """The name of the newest member of the task: the pod that a user looks for."""
     holders = [str(member.id) for member in seat.state.members.values() if member.rank_index is not None]
     return max(holders, key=_number, default=seat.name)
 

@@ -1,6 +1,6 @@
-"""One status for all seats: written once a second at most, at once where a start waits for it.
+"""Writes one status for all tasks: at most once a second, and at once if a start waits for it.
 
-What is written holds every seat's newest state, so each of them is told that its own newest status is saved.
+A write has the newest state of every task, so each task receives StatusSaved for its own newest status.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _versions(job: PsState) -> dict[Key, int]:
 
 
 def saved(job: PsState, event: StatusSaved) -> None:
-    """Each seat hears that its own status is saved."""
+    """Passes on to each task that its own status is saved."""
     for key, version in job.saves.pop(event.version, {}).items():
         if key in job.seats:
             tell(job, job.seats[key], StatusSaved(version))
@@ -56,7 +56,7 @@ def saved(job: PsState, event: StatusSaved) -> None:
 
 def failed(job: PsState, error: str) -> None:
     job.save_wanted = True
-    text = f"The status could not be saved: {error}. It is tried again in {LEAST_APART:.0f} s."
+    text = f"The status could not be saved: {error}. The master retries in {LEAST_APART:.0f} s."
     job.announce("StatusWriteFailed", text, warning=True)
     job.saved_at, job.save_due = job.now, False
 
@@ -77,6 +77,6 @@ def _saved(job: PsState) -> dict[str, Any]:
 
 
 def left(saved: Mapping[str, object] | None) -> dict[str, Any]:
-    """What an earlier master has left of a PS job; empty where there was none."""
+    """The part of a saved status about a PS job; empty if there is none."""
     kept = saved.get("saved") if saved is not None else None
     return kept if isinstance(kept, dict) and isinstance(kept.get("seats"), dict) else {}

@@ -1,4 +1,4 @@
-"""The core of a PS job as a whole. Every event goes to the seat that it is about; then comes what concerns all."""
+"""The core of a PS job: passes each event to the task that it is about, then applies the rules about all tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Listed = TypeVar("Listed", PodSeen, PodGone)
 
 # -- the core's interface -----------------------------------------------------------------------------------------
 def step(job: PsState, event: Event, now: float) -> list[Action]:
-    """Takes one event; returns what is to be done, in order."""
+    """Handles one event; returns the resulting actions, in order."""
     job.now, job.actions = now, []
     if job.stage != ENDED:
         HANDLERS[type(event)](job, event)
@@ -81,7 +81,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
 
 
 def next_deadline(job: PsState) -> float | None:
-    """When `Woke` is due at the latest."""
+    """When the event `Woke` is due at the latest."""
     if job.stage == ENDED:
         return None
     moments = (job.deadlines.next(), job.seat_deadlines.next())
@@ -89,23 +89,26 @@ def next_deadline(job: PsState) -> float | None:
 
 
 def describe(job: PsState) -> str:
-    """The state in a few words; each change of them is a transition in the journal."""
+    """The state in a few words; the journal records each change of them as a transition."""
     return f"{job.stage} {status.phase(job)}: {job.description}"
 
 
 def check(job: PsState) -> None:
-    """Raises where an invariant does not hold at a seat that has changed."""
+    """Raises AssertionError if a task that has changed violates an invariant."""
     for seat in tally.changed(job):
         elsewhere = {member: job.members.get(member, seat.key) for member in seat.state.members}
         if any(key != seat.key for key in elsewhere.values()):
-            raise AssertionError(f"a member of {seat.name} has two seats: {elsewhere}")
+            raise AssertionError(f"a member of {seat.name} has two tasks: {elsewhere}")
         core_step.check(seat.state)
 
 
-# -- whom it is about ---------------------------------------------------------------------------------------------
+# -- the task of an event -----------------------------------------------------------------------------------------
 def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: RankIndex | None = None) -> Seat | None:
-    """The seat of a member; of one that nobody here has made, by what its pod says, else any of its role that has
-    nobody: it is a spare of an earlier master's."""
+    """The task of a member.
+
+    A member that this master has not created belongs to the task that its pod names. If the pod names none, it is a
+    spare of an earlier master, and gets a task of its role, preferably one without a member.
+    """
     key = job.members.get(member)
     if key is None:
         role = role or Role(member.rpartition("-")[0])
@@ -225,7 +228,7 @@ def _look_again(job: PsState, name: str) -> None:
 
 
 def _nothing(_job: PsState, _event: Any) -> None:
-    """No other controller has pods of a PS job, and none finds its own size."""
+    """Ignores events that no PS job has: no other controller creates its pods, and autoscaling is not supported."""
 
 
 HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
@@ -257,7 +260,7 @@ DEADLINES: dict[str, Callable[[PsState, str], None]] = {
     "stuck": ps_failover.look,
     "move": ps_migration.patience_over,
     "leave": chief_drain.overdue,
-    # these are looked at the end of the step
+    # the rules at the end of the step look at these
     "save": _nothing,
     "evaluator": _nothing,
     "first": _look_again,

@@ -1,7 +1,7 @@
-"""What is true of which seats. It is kept as each of them changes, so that no message costs a walk over all.
+"""Marks what is true of which tasks, updated as each task changes, so that no message costs a walk over all.
 
-`note` is called after each step of a seat, and where else a mark of it may change. Rules look at the seats that have
-changed since they looked last, and ask the marks about all others.
+`note` is called after each step of a task, and wherever else its marks may change. Rules look at the tasks that have
+changed since they last looked, and use the marks for all others.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from outrider.master.core.ps.state import ROLES, Key, PsState, Seat, has_ended
 from outrider.wire.ids import RankIndex, Role
 
 WANTED, UNDONE, ABSENT, UNSTEADY, MOVES, UNFIT = "wanted", "undone", "absent", "unsteady", "moves", "unfit"
-"""The job wants this seat, and: it has not ended well; nobody runs there; nobody, or who has to leave; who runs there
-serves until it is moved; has other resources than are wanted. Its phase is a mark too."""
+"""Marks of tasks that the job has not removed, besides the task's phase.
+
+WANTED: all of them. UNDONE: has not succeeded. ABSENT: no member runs. UNSTEADY: no member runs, or it has to leave.
+MOVES: its member serves until it is moved. UNFIT: its member does not have the requested resources.
+"""
 WAITS, LIVES, STAYS = "waits", "lives", "stays"
-"""Of any seat: as `waits_since` says; its own job is not over; it has not ended."""
+"""Marks of any task. WAITS: `waits_since` is set. LIVES: its own job is not over. STAYS: it has not ended."""
 
 
 def _marks(seat: Seat) -> Iterator[str]:
@@ -43,21 +46,21 @@ def _marks(seat: Seat) -> Iterator[str]:
         yield UNFIT
 
 
-# -- keeping ------------------------------------------------------------------------------------------------------
+# -- updates ------------------------------------------------------------------------------------------------------
 def note(job: PsState, seat: Seat) -> None:
-    """It may have changed."""
+    """Updates what is known of a task that may have changed."""
     job.touched.add(seat.key)
     _mark(job, seat, frozenset(_marks(seat)))
     member = seat.runs
-    _stand(job, seat, member is not None and not seat.removed and bool(member.address and member.probe_port))
+    _update_ring(job, seat, member is not None and not seat.removed and bool(member.address and member.probe_port))
     note_deadline(job, seat)
-    said = f"{seat.name} {core_step.describe(seat.state)}"
-    if job.descriptions.get(seat.key) != said:
-        job.descriptions[seat.key], job.description = said, None
+    text = f"{seat.name} {core_step.describe(seat.state)}"
+    if job.descriptions.get(seat.key) != text:
+        job.descriptions[seat.key], job.description = text, None
 
 
 def note_deadline(job: PsState, seat: Seat) -> None:
-    """Of it alone: nothing else can have changed."""
+    """Updates the deadline of a task in which nothing else can have changed."""
     due, key = core_step.next_deadline(seat.state), (seat.role, str(seat.index))
     if due is None:
         job.seat_deadlines.cancel(key)
@@ -66,15 +69,15 @@ def note_deadline(job: PsState, seat: Seat) -> None:
 
 
 def settle(job: PsState) -> None:
-    """At the end of a step."""
+    """At the end of a step: rebuilds the job's description if a part of it has changed."""
     if job.description is None:
         job.description = ", ".join(job.descriptions.values())
 
 
 def forget(job: PsState, seat: Seat) -> None:
-    """The job has this seat no more."""
+    """Drops a task from the job."""
     _mark(job, seat, frozenset())
-    _stand(job, seat, False)
+    _update_ring(job, seat, False)
     job.seat_deadlines.cancel((seat.role, str(seat.index)))
     job.late.discard(seat.key)
     del job.seats[seat.key], job.descriptions[seat.key]
@@ -82,7 +85,7 @@ def forget(job: PsState, seat: Seat) -> None:
 
 
 def sort(job: PsState) -> None:
-    """By role and rank index, after seats were added."""
+    """Sorts tasks by role and rank index, after some were added."""
     job.seats = {key: job.seats[key] for key in sorted(job.seats, key=_place)}
     job.descriptions = {key: job.descriptions[key] for key in job.seats}
     job.description = None
@@ -95,8 +98,8 @@ def _mark(job: PsState, seat: Seat, marks: frozenset[str]) -> None:
     seat.marks = marks
 
 
-def _stand(job: PsState, seat: Seat, in_ring: bool) -> None:
-    """Members whose sidecars answer others form a ring."""
+def _update_ring(job: PsState, seat: Seat, in_ring: bool) -> None:
+    """Puts a task into the ring of those whose sidecars answer probes of others, or takes it out."""
     place = _place(seat.key)
     at = bisect_left(job.ring, place)
     is_there = job.ring[at : at + 1] == [place]
@@ -106,7 +109,7 @@ def _stand(job: PsState, seat: Seat, in_ring: bool) -> None:
         del job.ring[at]
 
 
-# -- asking -------------------------------------------------------------------------------------------------------
+# -- queries ------------------------------------------------------------------------------------------------------
 def has(job: PsState, mark: str, *roles: Role) -> bool:
     return any(job.marked.get((role, mark)) for role in roles or ROLES)
 
@@ -116,18 +119,18 @@ def count(job: PsState, mark: str, *roles: Role) -> int:
 
 
 def those(job: PsState, mark: str, *roles: Role) -> list[Seat]:
-    """In the order of seats."""
+    """The tasks with this mark, in their order."""
     return _seats(job, (key for role in roles or ROLES for key in job.marked.get((role, mark), ())))
 
 
 def changed(job: PsState, *roles: Role) -> list[Seat]:
-    """Since the rules looked last, and in this step; of these roles only those that are wanted."""
+    """The tasks that have changed since the rules last looked, or in this step; with roles, without removed ones."""
     found = _seats(job, job.looked_at | job.touched)
     return [seat for seat in found if not seat.removed and seat.role in roles] if roles else found
 
 
 def look_again(job: PsState, name: str) -> list[Seat]:
-    """A moment of this seat has come; none: it is not wanted any more."""
+    """Has the rules look at a task whose deadline has passed; returns it, or no task if it was removed."""
     role, _, index = name.rpartition("-")
     seat = job.seats.get((Role(role), RankIndex(int(index))))
     if seat is None or seat.removed:
@@ -137,13 +140,13 @@ def look_again(job: PsState, name: str) -> list[Seat]:
 
 
 def due(job: PsState) -> list[Seat]:
-    """Each is to be told that its moment has come."""
+    """The tasks whose deadline has passed, and which need the event `Woke`."""
     keys = job.seat_deadlines.take_due(job.now)
     return _seats(job, ((Role(role), RankIndex(int(index))) for role, index in keys))
 
 
 def after(job: PsState, seat: Seat, most: int) -> list[Seat]:
-    """The next in the ring of members that answer others."""
+    """The next `most` tasks in the ring of those whose members answer probes of others."""
     ring, place = job.ring, _place(seat.key)
     first = bisect_right(ring, place)
     found = (ring[(first + n) % len(ring)] for n in range(min(most, len(ring))))

@@ -1,8 +1,7 @@
-"""What stands between the job and its seats. Events go in, and what a seat wants done goes on as it is, or as the
-job's.
+"""Connects the job with its tasks: passes events in, and a task's actions out, unchanged or as actions of the job.
 
-A seat knows nothing of the others. So the job puts into its Starts what they say of others, counts its pods among those
-of the role, writes one status for all, and says in its own words that it begins and ends.
+A task does not know the others. So the job adds to its Starts what they need to say about the others, numbers its pods
+among those of the role, writes one status for all tasks, and announces its own start and end.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Welcome
 
 OF_THE_JOB = {"JobStarted", "JobSucceeded", "JobFailed", "JobStopped", "MasterStarted"}
-"""Said once, by the job."""
+"""Event kinds that only the job as a whole emits."""
 
 
 def tell(job: PsState, seat: Seat, event: Event) -> None:
-    """One event to one seat."""
+    """Passes one event to one task."""
     catch_up(job, seat)
     _pass_on(job, seat, core_step.step(seat.state, event, job.now))
 
 
 def let(job: PsState, seat: Seat, make: Callable[[], None]) -> None:
-    """A change of a seat for the sake of the others."""
+    """Changes a task's state from outside, because of other tasks."""
     catch_up(job, seat)
     _pass_on(job, seat, core_step.change(seat.state, make, job.now))
 
 
 def catch_up(job: PsState, seat: Seat) -> None:
-    """What was noted of all seats at once is noted of each before it is looked at."""
+    """Applies to a task what was noted for all at once, before it is looked at."""
     if seat.trains and not seat.removed and seat.no_turns < job.no_turns:
         seat.no_turns = job.no_turns
         progress_watch.note_no_turn(seat.state)
@@ -54,7 +53,7 @@ def _pass_on(job: PsState, seat: Seat, actions: list[Action]) -> None:
 def _passed(job: PsState, seat: Seat, action: Action) -> Action | None:
     match action:
         case Send(member=member, message=Start() as start):
-            return replace(action, message=tf_config.told(job, seat, member, start))
+            return replace(action, message=tf_config.completed(job, seat, member, start))
         case Send(message=Welcome() as welcome):
             return replace(action, message=tf_config.welcomed(job, seat, welcome))
         case CreatePod():
@@ -77,7 +76,7 @@ def _passed(job: PsState, seat: Seat, action: Action) -> Action | None:
 
 
 def _collect(job: PsState, seat: Seat, answer: Deliver) -> None:
-    """A user's question is answered when all seats have."""
+    """Collects the diagnostics of a task, and delivers them to the user once all tasks have replied."""
     awaited, collection = job.collections.get(answer.request, (set(), None))
     if collection is None:
         return

@@ -1,7 +1,7 @@
-"""Which seats there are: at the start, under a new master, and when the user wants more workers or fewer.
+"""Creates and removes tasks: at the start, under a new master, and when the user scales the workers.
 
-Who stays is not disturbed: a new worker has an address that the parameter servers know already, and one too many is
-stopped alone.
+The other tasks are not disturbed: the parameter servers already know the address of a new worker, and a surplus worker
+is stopped alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from outrider.wire.ids import MemberId
 
 
 def begin(job: PsState, event: Began) -> None:
-    """Every seat begins, with what an earlier master has left of it."""
+    """Starts every task, with the state that an earlier master has saved of it."""
     kept = ps_status_batch.left(event.saved)
     job.term, job.spec, job.unix_offset = event.term, event.spec, event.unix_time - job.now
     job.target = int(kept.get("target", event.spec.replicas))
@@ -37,16 +37,16 @@ def begin(job: PsState, event: Began) -> None:
     if kept.get("ended"):
         job.phase, job.exit_code, job.message = kept["ended"]
         stages.move(job, "job over")
-        tell_all_to_stop(job, job.message)
+        stop_all(job, job.message)
     elif kept:
         text = f"A new master (term {job.term}) waits for the members that an earlier one started."
         job.announce("MasterStarted", text)
     else:
-        job.announce("JobStarted", f"Job {event.spec.name} begins; it wants {_wanted(job)}.")
-        _tell_of_tf_config(job)
+        job.announce("JobStarted", f"Job {event.spec.name} begins with {_counts(job)}.")
+        _warn_of_own_tf_config(job)
 
 
-def _wanted(job: PsState) -> str:
+def _counts(job: PsState) -> str:
     """`2 ps, 1 chief and 2 workers`."""
     counts: dict[str, int] = {}
     for seat in job.seats.values():
@@ -55,9 +55,9 @@ def _wanted(job: PsState) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _tell_of_tf_config(job: PsState) -> None:
+def _warn_of_own_tf_config(job: PsState) -> None:
     if job.spec.tf_config_from:
-        text = f"TF_CONFIG is set in {job.spec.tf_config_from}: it is left as it is, and members do not get their own."
+        text = f"TF_CONFIG is set in {job.spec.tf_config_from}: members use it, and Outrider does not set TF_CONFIG."
         job.announce("UserTfConfigFound", text, warning=True)
 
 
@@ -77,7 +77,7 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
 
 
 def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:
-    """What is the job's, and not the seat's alone."""
+    """Has the task share the ids and the restart budget of the job."""
     state = seat.state
     for role, number in state.placement.next_id.items():
         job.next_id[role] = max(job.next_id.get(role, 0), number)
@@ -89,33 +89,30 @@ def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:
 
 # -- another size -------------------------------------------------------------------------------------------------
 def scale(job: PsState, workers: int) -> None:
-    """The user wants so many workers."""
+    """Changes the number of workers that the user requests."""
     spec = job.spec
     if job.is_over or not spec.min_members <= workers <= spec.max_members:
         range_ = f"{spec.min_members} to {spec.max_members}"
-        text = f"{counted(workers, 'worker')} cannot be had: job {spec.name} runs with {range_}."
+        text = f"Invalid size: {counted(workers, 'worker')}: job {spec.name} runs with {range_}."
         job.announce("ScaleRejected", text, warning=True)
     elif workers == job.target:
-        job.announce("ScaleRequested", f"{_are(workers)} wanted already.")
+        job.announce("ScaleRequested", f"{counted(workers, 'worker')} requested already.")
     else:
-        job.announce("ScaleRequested", f"{_are(workers)} wanted instead of {job.target}.")
+        job.announce("ScaleRequested", f"{counted(workers, 'worker')} requested instead of {job.target}.")
         job.target = workers
         job.save_wanted = True
         _fit(job)
 
 
-def _are(workers: int) -> str:
-    return f"{counted(workers, 'worker')} {'is' if workers == 1 else 'are'}"
-
-
 def _fit(job: PsState) -> None:
-    wanted = tf_config.keys(job.spec, job.target)
+    """Removes surplus tasks, and adds missing ones."""
+    desired = tf_config.keys(job.spec, job.target)
     for key, seat in list(job.seats.items()):
-        if key not in wanted and not seat.removed:
+        if key not in desired and not seat.removed:
             catch_up(job, seat)
             seat.removed = True
             tell(job, seat, StopAsked(f"the job has only {counted(job.target, WORKER)} now"))
-    for key in wanted:
+    for key in desired:
         if key not in job.seats:
             began = Began(job.term, job.spec, None, job.unix_offset + job.now)
             seat = _add(job, key, began, {})
@@ -126,7 +123,7 @@ def _fit(job: PsState) -> None:
 
 
 def edited(job: PsState, event: SpecChanged) -> None:
-    """The user has edited the job."""
+    """Passes an edited spec to all tasks, and scales the workers if their number was edited."""
     job.spec, job.suspended = event.spec, event.suspended
     for key, seat in list(job.seats.items()):
         tell(job, seat, replace(event, spec=tf_config.seat_spec(event.spec, key)))
@@ -134,6 +131,6 @@ def edited(job: PsState, event: SpecChanged) -> None:
         scale(job, event.spec.replicas)
 
 
-def tell_all_to_stop(job: PsState, why: str) -> None:
+def stop_all(job: PsState, why: str) -> None:
     for seat in list(job.seats.values()):
         tell(job, seat, StopAsked(why))

@@ -1,9 +1,9 @@
-"""Where the members of a PS job are reached, and what each is told of it: TF_CONFIG.
+"""Builds each member's TF_CONFIG: the addresses of the cluster, and the member's own task.
 
-The addresses come with the spec and stay: a member that replaces another has its address. The chief is a job of its own
-in the cluster, and workers are counted from 0 beside it, as TensorFlow does; an evaluator has a task and is not in the
-cluster. Parameter servers are told of all workers that may ever be, so that a late one is no stranger to them; a
-worker, which may wait for all that it is told of, only of those that are wanted.
+The addresses come with the spec and stay: a replacement has the address of the member before it. The chief is a job of
+its own in the cluster, and workers are counted from 0 beside it, as in TensorFlow; an evaluator has a task but is not
+in the cluster. The TF_CONFIG of parameter servers has all workers that may ever exist, so that they know one that is
+added later. That of the others has only the requested workers, because a worker may wait for all that it knows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.membership import Welcome
 
 MOST_NEIGHBOURS = 3
-"""TensorFlow's words."""
+"""The most neighbours that a Start or a Welcome names."""
 
 
 def keys(spec: JobSpec, workers: int) -> list[Key]:
-    """The seats of a job with so many workers."""
+    """The tasks of a job with so many workers."""
     sizes = {PS: len(spec.ps), CHIEF: int(bool(spec.chief)), WORKER: workers, EVALUATOR: int(spec.has_evaluator)}
     return [(role, RankIndex(index)) for role in ROLES for index in range(sizes[role])]
 
 
 def size(job: PsState, role: Role) -> int:
-    """Members that are wanted of a role."""
+    """The desired number of members of a role."""
     return tally.count(job, tally.WANTED, role)
 
 
@@ -41,8 +41,11 @@ def address(spec: JobSpec, key: Key) -> str:
 
 
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
-    """The job of one seat, which is one process and knows of no other. Parameter servers and evaluators make no steps,
-    or seldom, and do not hang for it. What a session restores is on the servers."""
+    """The spec of the one-member job of a task, which knows no other task.
+
+    Hang detection is off for parameter servers and evaluators, which make no steps, or only seldom. Resuming is not
+    watched, because a session restores its variables from the servers.
+    """
     role, index = key
     resources = spec.ps_resources[index] if role == PS and index < len(spec.ps_resources) else ""
     limits = next((each._asdict() for each in spec.limits if each.role == role), {})
@@ -78,7 +81,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
 
 
 def tf_config(spec: JobSpec, workers: int, key: Key) -> str:
-    """TF_CONFIG of one member, as the JSON that TensorFlow reads."""
+    """The TF_CONFIG of one task, as the JSON that TensorFlow reads."""
     role, index = key
     shown = spec.workers if role == PS else spec.workers[:workers]
     jobs = {"chief": [spec.chief] if spec.chief else [], "worker": list(shown), "ps": list(spec.ps)}
@@ -86,8 +89,8 @@ def tf_config(spec: JobSpec, workers: int, key: Key) -> str:
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
 
 
-def told(job: PsState, seat: Seat, member: MemberId, message: Start) -> Start:
-    """A seat's Start, with what it needs to know of the others."""
+def completed(job: PsState, seat: Seat, member: MemberId, message: Start) -> Start:
+    """The Start of a task, completed with what it needs to know about the others."""
     number = member.rpartition("-")[2]
     return replace(
         message,
@@ -99,11 +102,11 @@ def told(job: PsState, seat: Seat, member: MemberId, message: Start) -> Start:
 
 
 def welcomed(job: PsState, seat: Seat, message: Welcome) -> Welcome:
-    """The same of a Welcome."""
+    """The Welcome of a task's member, completed with its neighbours."""
     return replace(message, neighbours=neighbours(job, seat) if seat.runs is not None else ())
 
 
 def neighbours(job: PsState, seat: Seat) -> tuple[Neighbour, ...]:
-    """The members of the next seats, around the circle of all."""
+    """The members of the next tasks in the ring."""
     members = (each.runs for each in tally.after(job, seat, MOST_NEIGHBOURS))
     return tuple(Neighbour(each.id, each.address, each.probe_port) for each in members if each is not None)

@@ -138,7 +138,7 @@ def stay(state: State, member: Member, why: str) -> None:
 def leave_when_replaced(state: State, member: Member, why: str) -> None:
     """Drains a member without a deadline: it stays until its replacement is ready."""
     member.leaving = why
-    text = f"{member.id} is to leave ({why}) and continues training until its replacement is ready."
+    text = f"{member.id} is to leave ({why}) and keeps running until its replacement is ready."
     state.announce("MemberDraining", text, member.id, warning=True)
     readiness.refresh(state, member)
     readiness.note_staffing(state)

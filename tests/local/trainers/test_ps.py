@@ -74,7 +74,7 @@ def test_a_ps_process_that_is_killed_interrupts_the_others_which_go_on_from_the_
     train(sessions, "chief", "worker")
     mark, before = sessions.mark(), max(row["step"] for row in sessions.steps_of("chief"))
     at = kill(sessions.pid("ps"))
-    sessions.event("Recovered", mark, "All who train go on with ps-0")
+    sessions.event("Recovered", mark, "All workers train again with ps-0")
     for role in ("chief", "worker"):
         rows = sessions.steps_on(role, at + 0.5)
         assert rows[0]["step"] > before - 3 * SAVE_EVERY

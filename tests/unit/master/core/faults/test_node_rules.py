@@ -218,8 +218,9 @@ def test_a_checkpoint_before_the_replacement_is_ready_does_not_shrink_the_job() 
     play.tell(UNHEALTHY)
     (pending,) = play.announced("ResizePending")
     assert pending.reason == (
-        "The generation will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way then, "
-        "or in 295 s, when worker-1 has to be gone; if its replacement is ready earlier, with as many members as now."
+        "The generation will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way "
+        "then, or in 295 s, when worker-1 has to be gone; if its replacement is ready earlier, with as "
+        "many members as now."
     )
     play.save("worker-0")
     assert play.is_running(3)

@@ -23,7 +23,7 @@ def test_a_ps_of_another_size_is_made_first_and_takes_over_behind_a_checkpoint()
     assert play.holder("ps", 1).id == "ps-1", "it serves until a checkpoint is finished"
     assert stopped(play) == set()
     assert [a.place for a in play.actions if isinstance(a, CreatePod)] == [1]
-    assert "its container has memory 4Gi, and memory 8Gi is wanted" in play.announced("MemberDraining")[0].reason
+    assert "its container has memory 4Gi, but memory 8Gi is requested" in play.announced("MemberDraining")[0].reason
     play.save("chief-0")
     play.until(lambda: play.is_running() and play.holder("ps", 1).id == "ps-2")
     assert "moves from ps-1 to a new pod now: the checkpoint of step" in play.announced("PsMigrationStarted")[0].reason
@@ -82,7 +82,7 @@ def test_a_ps_that_has_what_is_wanted_again_stays_and_the_pod_on_its_way_goes() 
     play.save("chief-0")
     play.run(5)
     assert play.announced("DrainCancelled")[0].reason == (
-        "ps-0 need not leave: its container has what is wanted again."
+        "ps-0 need not leave: its container has the requested resources."
     )
     assert play.deleted() == ["ps-1"]
     assert (play.holder("ps").id, stopped(play)) == ("ps-0", set())
@@ -126,7 +126,7 @@ def test_a_chief_that_could_not_save_makes_its_next_checkpoint_and_the_ps_moves_
     play.offer("chief-0", error="AbortedError: the ps is away")
     resized(play, "memory 8Gi")
     play.run(10)
-    assert "its next checkpoint is waited for" in play.announced("StateNotSaved")[0].reason
+    assert "the move waits for its next checkpoint" in play.announced("StateNotSaved")[0].reason
     assert play.holder("ps").id == "ps-0"
     play.save("chief-0")
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-1")

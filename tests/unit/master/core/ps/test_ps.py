@@ -234,7 +234,7 @@ def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in
     assert stopped(play) == {"worker-1"}
     assert play.restarts_used() == 0
     play.until(lambda: bool(play.announced("Recovered")))
-    assert "All who train go on with ps-0" in play.announced("Recovered")[0].reason
+    assert "All workers train again with ps-0" in play.announced("Recovered")[0].reason
 
 
 def test_a_worker_whose_hooks_see_that_it_is_stuck_waits_neither_for_long_nor_for_the_chief() -> None:
@@ -249,7 +249,7 @@ def test_a_worker_whose_hooks_see_that_it_is_stuck_waits_neither_for_long_nor_fo
     took = play.until(lambda: bool(play.announced("SessionStuck")))
     (told,) = play.announced("SessionStuck")
     assert (told.member, took <= 1.0) == ("worker-0", True), "with its next report"
-    assert "the session that has lost one still holds its process" in told.reason
+    assert "the old session still blocks its process" in told.reason
     play["worker-0"].is_stuck = False
     play.until_running()
     assert stopped(play) == {"worker-0"}
@@ -339,7 +339,7 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
     play.tell(ScaleRequested(2))
     play.until(lambda: created(play)[-1] == ("worker-2", 1))
-    assert play.message == "worker-2 does not run", "worker-1 was another pod"
+    assert play.message == "worker-2 is not running", "worker-1 was another pod"
     play.until_running()
 
 
@@ -347,7 +347,7 @@ def test_a_size_that_it_cannot_have_is_refused_and_an_edited_one_is_taken() -> N
     play = training(1, 1, most=3)
     play.tell(ScaleRequested(4))
     (refused,) = play.announced("ScaleRejected")
-    assert refused.reason == "4 workers cannot be had: job digits runs with 1 to 3."
+    assert refused.reason == "Invalid size: 4 workers: job digits runs with 1 to 3."
     play.tell(SpecChanged(replace(play.spec, replicas=2)))
     play.until(lambda: created(play) == [("worker-1", 1)])
     play.tell(SpecChanged(play.spec))
@@ -375,7 +375,7 @@ def test_a_job_that_is_suspended_has_no_members_and_says_so() -> None:
 def test_a_tf_config_of_the_users_own_is_left_and_told() -> None:
     play = PsPlay(ps_job(1, 1, tf_config_from="its container main"))
     (kept,) = play.announced("UserTfConfigFound")
-    assert kept.reason.startswith("TF_CONFIG is set in its container main: it is left as it is")
+    assert kept.reason.startswith("TF_CONFIG is set in its container main: members use it")
 
 
 def test_a_pod_that_the_platform_refuses_is_told_once_and_its_seat_alone_waits() -> None:
