@@ -1,4 +1,4 @@
-"""The two kinds of jobs behind one interface: all-reduce jobs, with one world, and PS jobs, made of seats."""
+"""The two kinds of jobs behind one interface: all-reduce jobs, with one world, and PS jobs, made of tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def new(spec: JobSpec, next_order: int = 1) -> Job:
 
 
 def step(job: Job, event: Event, now: float) -> list[Action]:
-    if isinstance(job, PsState):  # past the Lease nothing begins in it: what a seat starts is saved first
+    if isinstance(job, PsState):  # past the Lease nothing begins in it: what a task starts is saved first
         return [] if isinstance(event, LeaseLost | LeaseRegained) else ps_step.step(job, event, now)
     return core_step.step(job, event, now)
 
@@ -68,8 +68,8 @@ def document(job: Job, now: float) -> dict[str, Any]:
 
 
 def parts(job: Job) -> Sequence[State]:
-    """All that is one world: the job, or its seats."""
-    return [seat.state for seat in job.seats.values()] if isinstance(job, PsState) else [job]
+    """All that is one world: the job, or its tasks."""
+    return [task.state for task in job.tasks.values()] if isinstance(job, PsState) else [job]
 
 
 def lacks_room(job: Job) -> bool:
@@ -90,7 +90,7 @@ def position(job: Job) -> Position:
     if isinstance(job, PsState):
         furthest = max(parts(job), key=lambda state: state.progress.high_step, default=None)
         step, at = (furthest.progress.high_step, furthest.progress.high_step_at) if furthest else (0, None)
-        running = sum(seat.runs is not None for seat in job.seats.values())
+        running = sum(task.runs is not None for task in job.tasks.values())
         return Position("-", running, step, at, job.unix_offset)
     members = len(job.world.places) if job.world is not None and job.stage == RUNNING else 0
     return Position(str(job.generation), members, job.progress.high_step, job.progress.high_step_at, job.unix_offset)

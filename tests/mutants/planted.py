@@ -389,9 +389,9 @@ def stop_who_trains_for_a_lost_worker() -> list[Swap]:
 
     def gone(job: Any, event: Any) -> None:
         pod_gone(job, event)
-        for seat in list(job.of("worker")):
-            if event.member.startswith("worker") and seat.runs is not None:
-                let(job, seat, partial(lifecycle.stop, seat.state, f"{event.member} is lost."))
+        for task in list(job.of("worker")):
+            if event.member.startswith("worker") and task.runs is not None:
+                let(job, task, partial(lifecycle.stop, task.state, f"{event.member} is lost."))
 
     return [row("ps events", told.PodGone, gone)]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from outrider.master.core import job_kinds
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.placement import admission as placement_admission
-from outrider.master.core.ps.state import PsState, Seat
+from outrider.master.core.ps.state import PsState, Task
 from outrider.master.core.state.generation import Place
 from outrider.master.core.state.job import ENDED, GATHERING, State
 from outrider.master.core.state.member import ALIVE
@@ -29,7 +29,7 @@ class Known(NamedTuple):
     leaving: str
 
 
-class SeatKnown(NamedTuple):
+class TaskKnown(NamedTuple):
     """A rank index of a role in a PS job."""
 
     key: tuple[str, int]
@@ -144,21 +144,21 @@ class MasterInside:
         return placement_admission.lacks_room(self.state)
 
     # -- a PS job
-    def seats(self) -> Iterator[SeatKnown]:
-        return (_known(key, seat) for key, seat in self.state.seats.items())
+    def tasks(self) -> Iterator[TaskKnown]:
+        return (_known(key, task) for key, task in self.state.tasks.items())
 
-    def seat_of(self, member: str) -> SeatKnown | None:
-        return next((_known(key, seat) for key, seat in self.state.seats.items() if member in seat.state.members), None)
+    def task_of(self, member: str) -> TaskKnown | None:
+        return next((_known(key, task) for key, task in self.state.tasks.items() if member in task.state.members), None)
 
     def is_spare(self, member: str) -> bool:
-        """It has a seat, and no rank index there."""
-        found = [seat.state.members[member] for seat in self.state.seats.values() if member in seat.state.members]
+        """It has a task, and no rank index there."""
+        found = [task.state.members[member] for task in self.state.tasks.values() if member in task.state.members]
         return bool(found) and found[0].rank_index is None
 
 
-def _known(key: tuple[str, int], seat: Seat) -> SeatKnown:
-    world = seat.state.world
-    return SeatKnown(key, world is not None and seat.state.status.saved_version >= world.version, seat.removed)
+def _known(key: tuple[str, int], task: Task) -> TaskKnown:
+    world = task.state.world
+    return TaskKnown(key, world is not None and task.state.status.saved_version >= world.version, task.removed)
 
 
 class SidecarInside:

@@ -80,9 +80,9 @@ class PsLaws(Unneeded):
 
     def sent(self, master: Master, member: str, message: Any) -> None:
         if isinstance(message, Start):
-            seat = master.seat_of(member)
+            task = master.task_of(member)
             self._hold(
-                seat is not None and seat.is_saved,
+                task is not None and task.is_saved,
                 f"Start of {message.generation} is sent to {member} only after it is saved",
             )
         elif isinstance(message, Stop | Finish):
@@ -115,9 +115,9 @@ class PsLaws(Unneeded):
             or world.script_done
         ):
             return
-        seat = master.seat_of(action.member)
+        task = master.task_of(action.member)
         is_spare = master.is_spare(action.member)  # whom it was to replace is back
-        is_meant = is_spare or seat is None or seat.removed or master.is_over
+        is_meant = is_spare or task is None or task.removed or master.is_over
         self._hold(is_meant, f"{action.member}, to whom nothing has happened, is deleted: {action.reason}")
 
     def is_to_move(self, pod: Pod) -> bool:
@@ -254,11 +254,11 @@ class PsWorld(World):
         master = self.masters.current
         if master is None or not master.is_ps:
             return False
-        for seat in master.seats():
-            key = seat.key
+        for task in master.tasks():
+            key = task.key
             there = [(pod, w) for pod, w in self._living(key[0]) if w.start.rank_index == key[1] and pod.is_up]
             living_pods, living = [pod for pod, _w in there], [w for _pod, w in there]
-            if not living or seat.removed:
+            if not living or task.removed:
                 return False
             if key[0] == "ps" and living_pods[0].resources != self.scenario.spec.ps_resources[key[1]]:
                 return False

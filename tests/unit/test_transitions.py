@@ -27,7 +27,7 @@ def nodes(folder: str) -> Iterator[tuple[Path, ast.AST]]:
 @pytest.mark.parametrize(("folder", "field", "module"), CORES)
 def test_nothing_but_the_table_changes_it(folder: str, field: str, module: object) -> None:
     (kept,) = {"stage": ["generation/stages.py"], "phase": ["transitions.py"]}[field]
-    owners = {"stage": {"state", "job", "seat.state"}, "phase": {"state"}}[field]
+    owners = {"stage": {"state", "job", "task.state"}, "phase": {"state"}}[field]
     elsewhere = [
         f"{path}:{node.lineno}"
         for path, node in nodes(folder)

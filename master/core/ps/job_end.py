@@ -12,7 +12,7 @@ from outrider.master.core.actions import DeletePod, EndJob
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import stages
 from outrider.master.core.ps import tally
-from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
+from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Task, has_ended
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import FINISHING
@@ -25,9 +25,9 @@ REMOVE_GRACE = 10.0
 
 def advance(job: PsState) -> None:
     """At the end of a step."""
-    for seat in tally.changed(job):
-        if seat.removed and has_ended(seat):
-            _forget(job, seat)
+    for task in tally.changed(job):
+        if task.removed and has_ended(task):
+            _forget(job, task)
     if not job.is_over:
         _judge(job)
     if job.stage == FINISHING:
@@ -42,19 +42,19 @@ def _judge(job: PsState) -> None:
     has_chief = tally.has(job, tally.WANTED, CHIEF)
     deciding = CHIEF if has_chief else WORKER
     if tally.has(job, tally.WANTED, deciding) and not tally.has(job, tally.UNDONE, deciding):
-        steps = max(seat.state.progress.high_step for seat in job.seats.values())
+        steps = max(task.state.progress.high_step for task in job.tasks.values())
         are_many = tally.count(job, tally.WANTED, WORKER) > 1
         ended = "The chief has" if has_chief else "All workers have" if are_many else "The worker has"
         _begin_end(job, 0, "succeeded", f"{ended} ended with code 0 after {steps} steps.")
         job.announce("JobSucceeded", job.message)
 
 
-def _fail(job: PsState, failed: Seat) -> None:
+def _fail(job: PsState, failed: Task) -> None:
     _begin_end(job, failed.state.exit_code or 1, "failed", failed.state.message)
-    for seat in job.seats.values():
-        if not seat.state.is_over:
+    for task in job.tasks.values():
+        if not task.state.is_over:
             why = f"{failed.name} has failed: {job.message}"
-            let(job, seat, partial(generation_job_end.fail, seat.state, job.exit_code or 1, why))
+            let(job, task, partial(generation_job_end.fail, task.state, job.exit_code or 1, why))
 
 
 def stop(job: PsState, reason: str) -> None:
@@ -73,23 +73,23 @@ def _begin_end(job: PsState, code: int, phase: str, message: str) -> None:
 def _finish(job: PsState) -> None:
     """Stops all tasks that have not ended, the evaluator last."""
     if job.phase == "succeeded":
-        for seat in tally.those(job, tally.LIVES):
-            if not (seat.role == EVALUATOR and _evaluates(job, seat)):
-                let(job, seat, partial(generation_job_end.stop_now, seat.state, "the training is over"))
+        for task in tally.those(job, tally.LIVES):
+            if not (task.role == EVALUATOR and _evaluates(job, task)):
+                let(job, task, partial(generation_job_end.stop_now, task.state, "the training is over"))
     if not tally.has(job, tally.STAYS):
         stages.move(job, "everyone knows")
         job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
 
 
-def _evaluates(job: PsState, seat: Seat) -> bool:
-    return seat.runs is not None and job.deadlines.at(("evaluator", "")) is not None
+def _evaluates(job: PsState, task: Task) -> bool:
+    return task.runs is not None and job.deadlines.at(("evaluator", "")) is not None
 
 
-def _forget(job: PsState, seat: Seat) -> None:
+def _forget(job: PsState, task: Task) -> None:
     """Deletes the ended pod of a task that the job no longer has."""
-    for member in seat.state.members.values():
+    for member in task.state.members.values():
         if member.uid is not None:
             reason = f"{member.id} is deleted: the job has only {job.target} workers now."
             job.actions.append(DeletePod(member.id, member.uid, REMOVE_GRACE, job.generation, reason))
         job.crowd.forget(member.id)
-    tally.forget(job, seat)
+    tally.forget(job, task)

@@ -14,7 +14,7 @@ from functools import partial
 from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import readiness
 from outrider.master.core.ps import session_saver, tally
-from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
+from outrider.master.core.ps.state import CHIEF, PS, PsState, Task
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.spec import WORKER
@@ -29,8 +29,8 @@ def advance(job: PsState) -> None:
     """At the end of a step."""
     if job.is_over or job.suspended or not job.listed:
         return
-    for seat in tally.changed(job, PS):
-        _reconsider(job, seat)
+    for task in tally.changed(job, PS):
+        _reconsider(job, task)
     moving = next(iter(tally.those(job, tally.MOVES, PS)), None)
     if moving is None:
         job.deadlines.cancel(PATIENCE)
@@ -45,18 +45,18 @@ def advance(job: PsState) -> None:
 
 
 # -- a checkpoint before the move ---------------------------------------------------------------------------------
-def _ask(job: PsState, moving: Seat) -> None:
+def _ask(job: PsState, moving: Task) -> None:
     """Asks a session to save; if none can, the move waits for the script's next checkpoint."""
-    for seat in job.of(CHIEF, WORKER):
-        if session_saver.saver(seat) is not None:
-            session_saver.ask(job, seat, f"{moving.name} is to move to a new pod", job.spec.save_grace)
+    for task in job.of(CHIEF, WORKER):
+        if session_saver.saver(task) is not None:
+            session_saver.ask(job, task, f"{moving.name} is to move to a new pod", job.spec.save_grace)
             return
 
 
-def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
+def answered(job: PsState, task: Task, message: StateSaved) -> None:
     """Reports a failed save; a successful one is handled like any checkpoint."""
     if message.error and job.asked_to_save:
-        text = f"{seat.name} could not save: {message.error}; the move waits for its next checkpoint."
+        text = f"{task.name} could not save: {message.error}; the move waits for its next checkpoint."
         job.announce("StateNotSaved", text, warning=True)
 
 
@@ -69,46 +69,46 @@ def patience_over(job: PsState, _name: str) -> None:
     _move(job, f"no checkpoint was finished in {seconds(job.spec.grow_patience)}")
 
 
-def _mover(seat: Seat) -> Member | None:
+def _mover(task: Task) -> Member | None:
     """The member that is to be moved, and serves until then."""
-    member = seat.runs
+    member = task.runs
     return member if member is not None and member.stays_until_saved else None
 
 
-def _reconsider(job: PsState, seat: Seat) -> None:
-    member, requested = _mover(seat), seat.state.spec.resources
-    if member is not None and seat.fits(member):
+def _reconsider(job: PsState, task: Task) -> None:
+    member, requested = _mover(task), task.state.spec.resources
+    if member is not None and task.fits(member):
         member.stays_until_saved = False
-        let(job, seat, partial(scaling_resize.stay, seat.state, member, "its container has the requested resources"))
-    for other in list(seat.state.members.values()):
+        let(job, task, partial(scaling_resize.stay, task.state, member, "its container has the requested resources"))
+    for other in list(task.state.members.values()):
         is_spare = other.rank_index is None and other.is_usable and other.uid is not None
-        if is_spare and not seat.fits(other):
+        if is_spare and not task.fits(other):
             reason = f"{other.id} is recreated: its container would have {other.resources} instead of {requested}."
-            let(job, seat, partial(delete_pod.dismiss, seat.state, other, reason))
+            let(job, task, partial(delete_pod.dismiss, task.state, other, reason))
 
 
 def _begin(job: PsState) -> None:
     """Starts the next move if all servers are up, and all tasks have trained since the last one was away."""
     if tally.has(job, tally.UNSTEADY, PS) or tally.has(job, tally.WAITS):
         return
-    seat = next(iter(tally.those(job, tally.UNFIT, PS)), None)
-    member = seat.runs if seat is not None else None
-    if seat is not None and member is not None:
+    task = next(iter(tally.those(job, tally.UNFIT, PS)), None)
+    member = task.runs if task is not None else None
+    if task is not None and member is not None:
         member.stays_until_saved = True
-        why = f"its container has {member.resources}, but {seat.state.spec.resources} is requested"
-        let(job, seat, partial(scaling_resize.leave_when_replaced, seat.state, member, why))
+        why = f"its container has {member.resources}, but {task.state.spec.resources} is requested"
+        let(job, task, partial(scaling_resize.leave_when_replaced, task.state, member, why))
 
 
 def _move(job: PsState, why: str) -> None:
-    for seat in tally.those(job, tally.MOVES, PS):
-        member = _mover(seat)
-        if member is not None and session_saver.has_replacement(seat):
+    for task in tally.those(job, tally.MOVES, PS):
+        member = _mover(task)
+        if member is not None and session_saver.has_replacement(task):
             member.stays_until_saved = False
-            text = f"{seat.name} moves from {member.id} to a new pod now: {why}."
-            let(job, seat, partial(_give_way, seat, member, text))
+            text = f"{task.name} moves from {member.id} to a new pod now: {why}."
+            let(job, task, partial(_give_way, task, member, text))
 
 
-def _give_way(seat: Seat, member: Member, text: str) -> None:
-    seat.state.announce("PsMigrationStarted", text, member.id)
-    readiness.note_staffing(seat.state)
-    readiness.note_resize(seat.state)
+def _give_way(task: Task, member: Member, text: str) -> None:
+    task.state.announce("PsMigrationStarted", text, member.id)
+    readiness.note_staffing(task.state)
+    readiness.note_resize(task.state)

@@ -34,7 +34,7 @@ class Farewell:
 
 
 @dataclass(slots=True)
-class Seat:
+class Task:
     """One rank index of one role, as in TF_CONFIG: `{"type": role, "index": index}`."""
 
     role: Role
@@ -51,7 +51,7 @@ class Seat:
     """The member whose script saves on request, and the generation in which it registered that."""
     farewell: Farewell | None = None
     """The drain of a member that saves first, while or after it leaves."""
-    told_first: Generation | None = None
+    reported_first: Generation | None = None
     """The generation whose missing first step was reported."""
     no_turns: int = 0
     """How many of the job's `no_turns` this task's state has noted."""
@@ -107,7 +107,7 @@ class PsState:
     """The requested number of workers."""
     listed: bool = False
     suspended: bool = False
-    seats: dict[Key, Seat] = field(default_factory=dict)
+    tasks: dict[Key, Task] = field(default_factory=dict)
     """All tasks by role, in the order of ROLES, and rank index."""
     members: dict[MemberId, Key] = field(default_factory=dict)
     """The task of each member, present or past."""
@@ -141,7 +141,7 @@ class PsState:
     """Users' requests for diagnostics: the tasks whose replies are awaited, and the replies so far."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     """The deadlines of the job as a whole."""
-    seat_deadlines: Deadlines = field(default_factory=Deadlines)
+    task_deadlines: Deadlines = field(default_factory=Deadlines)
     """The next deadline of each task, by role and rank index."""
     touched: set[Key] = field(default_factory=set)
     """Tasks that may have changed since the rules began to look."""
@@ -171,9 +171,9 @@ class PsState:
         """A generation with the master's term alone: the job as a whole has no generation."""
         return Generation(self.term, 0)
 
-    def of(self, *roles: Role) -> Iterator[Seat]:
+    def of(self, *roles: Role) -> Iterator[Task]:
         """The tasks of these roles, without removed ones."""
-        return (seat for seat in self.seats.values() if seat.role in roles and not seat.removed)
+        return (task for task in self.tasks.values() if task.role in roles and not task.removed)
 
     def announce(self, kind: str, reason: str, *, warning: bool = False) -> None:
         """Emits an Event about the job as a whole."""
@@ -181,5 +181,5 @@ class PsState:
         self.actions.append(Announce(kind, reason, self.generation, None, severity))
 
 
-def has_ended(seat: Seat) -> bool:
-    return seat.state.stage == ENDED
+def has_ended(task: Task) -> bool:
+    return task.state.stage == ENDED

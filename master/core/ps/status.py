@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outrider.master.core.ps import stalled_workers, tally
-from outrider.master.core.ps.state import CHIEF, PsState, Seat
+from outrider.master.core.ps.state import CHIEF, PsState, Task
 from outrider.master.core.ps.tf_config import address
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
@@ -17,7 +17,7 @@ MOST_FAULTS = 100
 
 def document(job: PsState, now: float) -> dict[str, Any]:
     """The status as users read it."""
-    states = [seat.state for seat in job.seats.values()]
+    states = [task.state for task in job.tasks.values()]
     documents = [status_document.document(state, now) for state in states]
     faults = sorted((fault for each in documents for fault in each["faults"]), key=lambda fault: str(fault["time"]))
     modes: dict[str, int] = {}
@@ -29,7 +29,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "job": str(job.spec.name),
         "phase": phase(job),
         "generation": "-",
-        "world": sum(1 for seat in job.seats.values() if seat.runs is not None),
+        "world": sum(1 for task in job.tasks.values() if task.runs is not None),
         "step": step(job),
         "restarts": sum(max(0, state.number - 1) for state in states),
         "goodput": _goodput(job, now),
@@ -40,8 +40,8 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "faults": faults[-MOST_FAULTS:],
         "dry_run": [*job.would.values()][-status_document.WOULD_SHOWN :] if job.spec.observed else None,
         "excluded_nodes": sorted({node for state in states for node in state.exclusion.avoiding}),
-        "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.faults.memory.values()},
-        "seats": [_row(job, seat) for seat in job.seats.values()],
+        "memory": {f"{s.name}": needed for s in job.tasks.values() for needed in s.state.faults.memory.values()},
+        "seats": [_row(job, task) for task in job.tasks.values()],
         "members": [row for each in documents for row in sorted(each["members"], key=lambda row: _number(row["id"]))],
     }
 
@@ -51,14 +51,14 @@ def _number(member: str) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def _row(job: PsState, seat: Seat) -> dict[str, Any]:
+def _row(job: PsState, task: Task) -> dict[str, Any]:
     """The status of one task: its address, and the member that has it."""
-    state = seat.state
+    state = task.state
     holders = [m.id for m in sorted(state.members.values(), key=in_order) if m.rank_index is not None]
     return {
-        "role": str(seat.role),
-        "rank_index": seat.index,
-        "address": address(job.spec, (seat.role, seat.index)),
+        "role": str(task.role),
+        "rank_index": task.index,
+        "address": address(job.spec, (task.role, task.index)),
         "member": str(holders[0]) if holders else None,
         "phase": state.phase,
         "generation": str(state.generation),
@@ -68,7 +68,7 @@ def _row(job: PsState, seat: Seat) -> dict[str, Any]:
 
 def step(job: PsState) -> int:
     """The highest step of any task: in TensorFlow's jobs all count the same global step."""
-    return max((seat.state.progress.high_step for seat in job.seats.values()), default=0)
+    return max((task.state.progress.high_step for task in job.tasks.values()), default=0)
 
 
 def _goodput(job: PsState, now: float) -> float | None:
@@ -91,8 +91,8 @@ def message(job: PsState) -> str:
     """The status's one sentence: how the job ended, which members are missing, or that all members run."""
     if job.is_over:
         return job.message
-    unfinished = [seat for seat in job.seats.values() if not seat.removed and not _is_done(seat.state)]
-    absent = [_newest(seat) for seat in unfinished if seat.runs is None]
+    unfinished = [task for task in job.tasks.values() if not task.removed and not _is_done(task.state)]
+    absent = [_newest(task) for task in unfinished if task.runs is None]
     if absent:
         return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not running"
     late = stalled_workers.late(job, job.now)
@@ -101,10 +101,10 @@ def message(job: PsState) -> str:
     return "all members run"
 
 
-def _newest(seat: Seat) -> str:
+def _newest(task: Task) -> str:
     """The name of the newest member of the task: the pod that a user looks for."""
-    holders = [str(member.id) for member in seat.state.members.values() if member.rank_index is not None]
-    return max(holders, key=_number, default=seat.name)
+    holders = [str(member.id) for member in task.state.members.values() if member.rank_index is not None]
+    return max(holders, key=_number, default=task.name)
 
 
 def _is_done(state: State) -> bool:

@@ -35,23 +35,23 @@ def _save(job: PsState) -> None:
     job.saved_at, job.save_wanted, job.save_due = job.now, False, False
     job.deadlines.cancel(("save", ""))
     job.saves = {**{v: of for v, of in job.saves.items() if v > job.version - 16}, job.version: _versions(job)}
-    for seat in job.seats.values():
-        catch_up(job, seat)
-        one_world.written(seat.state)
-        tally.note_deadline(job, seat)
+    for task in job.tasks.values():
+        catch_up(job, task)
+        one_world.written(task.state)
+        tally.note_deadline(job, task)
     kept = status.document(job, job.now) | {"saved": _saved(job)}
     job.actions.append(SaveStatus(job.version, kept, job.generation, reason))
 
 
 def _versions(job: PsState) -> dict[Key, int]:
-    return {key: seat.state.status.version for key, seat in job.seats.items()}
+    return {key: task.state.status.version for key, task in job.tasks.items()}
 
 
 def saved(job: PsState, event: StatusSaved) -> None:
     """Passes on to each task that its own status is saved."""
     for key, version in job.saves.pop(event.version, {}).items():
-        if key in job.seats:
-            tell(job, job.seats[key], StatusSaved(version))
+        if key in job.tasks:
+            tell(job, job.tasks[key], StatusSaved(version))
 
 
 def failed(job: PsState, error: str) -> None:
@@ -69,10 +69,10 @@ def _saved(job: PsState) -> dict[str, Any]:
         "target": job.target,
         "began_at": job.began_at + job.unix_offset,
         "next_id": {str(role): number for role, number in sorted(job.next_id.items())},
-        "seats": {seat.name: status_persist.saved(seat.state) for seat in job.seats.values()},
+        "seats": {task.name: status_persist.saved(task.state) for task in job.tasks.values()},
         "ended": [job.phase, job.exit_code, job.message] if job.is_over else None,
-        "done": {seat.name: [seat.state.phase, seat.state.exit_code, seat.state.message]
-                 for seat in job.seats.values() if has_ended(seat)},
+        "done": {task.name: [task.state.phase, task.state.exit_code, task.state.message]
+                 for task in job.tasks.values() if has_ended(task)},
     }  # fmt: skip
 
 

@@ -42,11 +42,11 @@ from outrider.master.core.ps import (
     stalled_workers,
     status,
     tally,
-    tasks,
 )
 from outrider.master.core.ps import job_end as ps_job_end
 from outrider.master.core.ps import status_batch as ps_status_batch
-from outrider.master.core.ps.state import Key, PsState, Seat
+from outrider.master.core.ps import tasks as ps_tasks
+from outrider.master.core.ps.state import Key, PsState, Task
 from outrider.master.core.ps.task_adapter import tell
 from outrider.master.core.scaling import rehearsal
 from outrider.master.core.state.hangs import Collection
@@ -84,7 +84,7 @@ def next_deadline(job: PsState) -> float | None:
     """When the event `Woke` is due at the latest."""
     if job.stage == ENDED:
         return None
-    moments = (job.deadlines.next(), job.seat_deadlines.next())
+    moments = (job.deadlines.next(), job.task_deadlines.next())
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -95,15 +95,15 @@ def describe(job: PsState) -> str:
 
 def check(job: PsState) -> None:
     """Raises AssertionError if a task that has changed violates an invariant."""
-    for seat in tally.changed(job):
-        elsewhere = {member: job.members.get(member, seat.key) for member in seat.state.members}
-        if any(key != seat.key for key in elsewhere.values()):
-            raise AssertionError(f"a member of {seat.name} has two tasks: {elsewhere}")
-        core_step.check(seat.state)
+    for task in tally.changed(job):
+        elsewhere = {member: job.members.get(member, task.key) for member in task.state.members}
+        if any(key != task.key for key in elsewhere.values()):
+            raise AssertionError(f"a member of {task.name} has two tasks: {elsewhere}")
+        core_step.check(task.state)
 
 
 # -- the task of an event -----------------------------------------------------------------------------------------
-def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: RankIndex | None = None) -> Seat | None:
+def _task_of(job: PsState, member: MemberId, role: Role | None = None, index: RankIndex | None = None) -> Task | None:
     """The task of a member.
 
     A member that this master has not created belongs to the task that its pod names. If the pod names none, it is a
@@ -115,65 +115,65 @@ def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: Ra
         key = _unknown(job, role, index)
         if key is not None:
             job.members[member] = key
-    return job.seats.get(key) if key is not None else None
+    return job.tasks.get(key) if key is not None else None
 
 
 def _unknown(job: PsState, role: Role, index: RankIndex | None) -> Key | None:
     if index is not None:
-        return (role, index) if (role, index) in job.seats else None
-    seats = [seat for seat in job.seats.values() if seat.role == role]
-    empty = [seat for seat in seats if not seat.state.members]
-    found = next(iter([*empty, *seats]), None)
+        return (role, index) if (role, index) in job.tasks else None
+    tasks = [task for task in job.tasks.values() if task.role == role]
+    empty = [task for task in tasks if not task.state.members]
+    found = next(iter([*empty, *tasks]), None)
     return found.key if found is not None else None
 
 
 def _about_member(job: PsState, event: Any) -> None:
-    seat = _seat_of(job, event.member, getattr(event, "role", None), getattr(event, "rank_index", None))
-    if seat is not None:
-        tell(job, seat, event)
+    task = _task_of(job, event.member, getattr(event, "role", None), getattr(event, "rank_index", None))
+    if task is not None:
+        tell(job, task, event)
 
 
 def _to_all(job: PsState, event: Event) -> None:
-    for seat in list(job.seats.values()):
-        tell(job, seat, event)
+    for task in list(job.tasks.values()):
+        tell(job, task, event)
 
 
 # -- events -------------------------------------------------------------------------------------------------------
 def _said(job: PsState, event: SidecarSaid) -> None:
     message = event.message
     if isinstance(message, Hello):
-        seat = _seat_of(job, message.member, message.role, message.rank_index) or next(iter(job.seats.values()))
-        job.sessions[event.session] = seat.key
+        task = _task_of(job, message.member, message.role, message.rank_index) or next(iter(job.tasks.values()))
+        job.sessions[event.session] = task.key
     key = job.sessions.get(event.session)
-    if key in job.seats:
-        tell(job, job.seats[key], event)
+    if key in job.tasks:
+        tell(job, job.tasks[key], event)
         if isinstance(message, Report):
-            ps_failover.note_report(job, job.seats[key], message)
-        if isinstance(message, Saved) and job.seats[key].trains:
+            ps_failover.note_report(job, job.tasks[key], message)
+        if isinstance(message, Saved) and job.tasks[key].trains:
             ps_migration.saved(job, message.step)
         if isinstance(message, StateSaved):
-            ps_migration.answered(job, job.seats[key], message)
-            chief_drain.answered(job, job.seats[key], message)
+            ps_migration.answered(job, job.tasks[key], message)
+            chief_drain.answered(job, job.tasks[key], message)
 
 
 def _disconnected(job: PsState, event: SidecarDisconnected) -> None:
     key = job.sessions.pop(event.session, None)
-    if key in job.seats:
-        tell(job, job.seats[key], event)
+    if key in job.tasks:
+        tell(job, job.tasks[key], event)
 
 
 def _listed(job: PsState, event: PodsListed) -> None:
     job.listed = True
     for pod in event.pods:
-        _seat_of(job, pod.member, pod.role, pod.rank_index)
+        _task_of(job, pod.member, pod.role, pod.rank_index)
     for left in event.remains:
-        _seat_of(job, left.member, None, left.rank_index)
-    pods, remains = _by_seat(job, event.pods), _by_seat(job, event.remains)
-    for key, seat in list(job.seats.items()):
-        tell(job, seat, PodsListed(tuple(pods.get(key, ())), tuple(remains.get(key, ()))))
+        _task_of(job, left.member, None, left.rank_index)
+    pods, remains = _by_task(job, event.pods), _by_task(job, event.remains)
+    for key, task in list(job.tasks.items()):
+        tell(job, task, PodsListed(tuple(pods.get(key, ())), tuple(remains.get(key, ()))))
 
 
-def _by_seat(job: PsState, listed: Iterable[Listed]) -> dict[Key, list[Listed]]:
+def _by_task(job: PsState, listed: Iterable[Listed]) -> dict[Key, list[Listed]]:
     found: dict[Key, list[Listed]] = {}
     for each in listed:
         if (key := job.members.get(each.member)) is not None:
@@ -186,15 +186,15 @@ def _action_failed(job: PsState, event: ActionFailed) -> None:
         ps_status_batch.failed(job, event.error)
         return
     member = getattr(event.action, "member", None)
-    seat = _seat_of(job, member) if member is not None else None
-    if seat is not None:
-        tell(job, seat, event)
+    task = _task_of(job, member) if member is not None else None
+    if task is not None:
+        tell(job, task, event)
 
 
 def _refused(job: PsState, event: CreateRejected) -> None:
-    seat = _seat_of(job, event.action.member)
-    if seat is not None:
-        tell(job, seat, event)
+    task = _task_of(job, event.action.member)
+    if task is not None:
+        tell(job, task, event)
 
 
 def _stop(job: PsState, event: StopAsked) -> None:
@@ -205,11 +205,11 @@ def _stop(job: PsState, event: StopAsked) -> None:
 
 
 def _asked(job: PsState, event: Asked) -> None:
-    seats = dict(list(job.seats.items())[:1]) if event.what == REHEARSAL else job.seats
-    if seats:
-        job.collections[event.request] = (set(seats), Collection(event.request, event.what))
-        for seat in list(seats.values()):
-            tell(job, seat, event)
+    tasks = dict(list(job.tasks.items())[:1]) if event.what == REHEARSAL else job.tasks
+    if tasks:
+        job.collections[event.request] = (set(tasks), Collection(event.request, event.what))
+        for task in list(tasks.values()):
+            tell(job, task, event)
 
 
 def _restart_refused(job: PsState, event: RestartRejected) -> None:
@@ -219,8 +219,8 @@ def _restart_refused(job: PsState, event: RestartRejected) -> None:
 def _woke(job: PsState, event: Woke) -> None:
     for kind, name in job.deadlines.take_due(job.now):
         DEADLINES[kind](job, name)
-    for seat in tally.due(job):
-        tell(job, seat, event)
+    for task in tally.due(job):
+        tell(job, task, event)
 
 
 def _look_again(job: PsState, name: str) -> None:
@@ -232,7 +232,7 @@ def _nothing(_job: PsState, _event: Any) -> None:
 
 
 HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
-    Began: tasks.begin,
+    Began: ps_tasks.begin,
     SidecarSaid: _said,
     SidecarDisconnected: _disconnected,
     PodSeen: _about_member,
@@ -246,8 +246,8 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     TurnTold: _nothing,
     MemberProbed: _about_member,
     StatusSaved: ps_status_batch.saved,
-    ScaleRequested: lambda job, event: tasks.scale(job, event.replicas),
-    SpecChanged: tasks.edited,
+    ScaleRequested: lambda job, event: ps_tasks.scale(job, event.replicas),
+    SpecChanged: ps_tasks.edited,
     RestartRequested: _to_all,
     RestartRejected: _restart_refused,
     StopAsked: _stop,

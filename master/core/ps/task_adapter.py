@@ -14,7 +14,7 @@ from outrider.master.core.actions import Action, Announce, CreatePod, Deliver, E
 from outrider.master.core.events import Event
 from outrider.master.core.hangs import progress_watch
 from outrider.master.core.ps import tally, tf_config
-from outrider.master.core.ps.state import PsState, Seat
+from outrider.master.core.ps.state import PsState, Task
 from outrider.master.core.state.job import COMMITTING
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Welcome
@@ -23,64 +23,64 @@ OF_THE_JOB = {"JobStarted", "JobSucceeded", "JobFailed", "JobStopped", "MasterSt
 """Event kinds that only the job as a whole emits."""
 
 
-def tell(job: PsState, seat: Seat, event: Event) -> None:
+def tell(job: PsState, task: Task, event: Event) -> None:
     """Passes one event to one task."""
-    catch_up(job, seat)
-    _pass_on(job, seat, core_step.step(seat.state, event, job.now))
+    catch_up(job, task)
+    _pass_on(job, task, core_step.step(task.state, event, job.now))
 
 
-def let(job: PsState, seat: Seat, make: Callable[[], None]) -> None:
+def let(job: PsState, task: Task, make: Callable[[], None]) -> None:
     """Changes a task's state from outside, because of other tasks."""
-    catch_up(job, seat)
-    _pass_on(job, seat, core_step.change(seat.state, make, job.now))
+    catch_up(job, task)
+    _pass_on(job, task, core_step.change(task.state, make, job.now))
 
 
-def catch_up(job: PsState, seat: Seat) -> None:
+def catch_up(job: PsState, task: Task) -> None:
     """Applies to a task what was noted for all at once, before it is looked at."""
-    if seat.trains and not seat.removed and seat.no_turns < job.no_turns:
-        seat.no_turns = job.no_turns
-        progress_watch.note_no_turn(seat.state)
+    if task.trains and not task.removed and task.no_turns < job.no_turns:
+        task.no_turns = job.no_turns
+        progress_watch.note_no_turn(task.state)
 
 
-def _pass_on(job: PsState, seat: Seat, actions: list[Action]) -> None:
-    tally.note(job, seat)
+def _pass_on(job: PsState, task: Task, actions: list[Action]) -> None:
+    tally.note(job, task)
     for action in actions:
-        passed = _passed(job, seat, action)
+        passed = _passed(job, task, action)
         if passed is not None:
             job.actions.append(passed)
 
 
-def _passed(job: PsState, seat: Seat, action: Action) -> Action | None:
+def _passed(job: PsState, task: Task, action: Action) -> Action | None:
     match action:
         case Send(member=member, message=Start() as start):
-            return replace(action, message=tf_config.completed(job, seat, member, start))
+            return replace(action, message=tf_config.completed(job, task, member, start))
         case Send(message=Welcome() as welcome):
-            return replace(action, message=tf_config.welcomed(job, seat, welcome))
+            return replace(action, message=tf_config.welcomed(job, task, welcome))
         case CreatePod():
-            job.members[action.member] = seat.key
-            return replace(action, wanted=tf_config.size(job, seat.role), place=seat.index)
+            job.members[action.member] = task.key
+            return replace(action, wanted=tf_config.size(job, task.role), place=task.index)
         case SaveStatus():
             job.save_wanted = True
-            job.save_due = job.save_due or seat.state.stage == COMMITTING
+            job.save_due = job.save_due or task.state.stage == COMMITTING
             return None
         case Announce(kind=kind) if kind in OF_THE_JOB:
             return None
         case Announce(member=None):
-            return replace(action, member=next(iter(seat.state.members), None))
+            return replace(action, member=next(iter(task.state.members), None))
         case Deliver():
-            _collect(job, seat, action)
+            _collect(job, task, action)
             return None
         case EndJob():
             return None
     return action
 
 
-def _collect(job: PsState, seat: Seat, answer: Deliver) -> None:
+def _collect(job: PsState, task: Task, answer: Deliver) -> None:
     """Collects the diagnostics of a task, and delivers them to the user once all tasks have replied."""
     awaited, collection = job.collections.get(answer.request, (set(), None))
     if collection is None:
         return
-    awaited.discard(seat.key)
+    awaited.discard(task.key)
     collection.bodies.update(answer.bodies)
     collection.missing.update(answer.missing)
     if awaited:

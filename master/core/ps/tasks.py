@@ -13,7 +13,7 @@ from outrider.master.core.events import Began, PodsListed, SpecChanged, StopAske
 from outrider.master.core.generation import stages
 from outrider.master.core.ps import stalled_workers, tally, tf_config
 from outrider.master.core.ps import status_batch as ps_status_batch
-from outrider.master.core.ps.state import Key, PsState, Seat
+from outrider.master.core.ps.state import Key, PsState, Task
 from outrider.master.core.ps.task_adapter import catch_up, tell
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
@@ -49,8 +49,8 @@ def begin(job: PsState, event: Began) -> None:
 def _counts(job: PsState) -> str:
     """`2 ps, 1 chief and 2 workers`."""
     counts: dict[str, int] = {}
-    for seat in job.seats.values():
-        counts[seat.role] = counts.get(seat.role, 0) + 1
+    for task in job.tasks.values():
+        counts[task.role] = counts.get(task.role, 0) + 1
     parts = [f"{number} ps" if role == "ps" else counted(number, role) for role, number in counts.items()]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
@@ -61,24 +61,24 @@ def _warn_of_own_tf_config(job: PsState) -> None:
         job.announce("UserTfConfigFound", text, warning=True)
 
 
-def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
-    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, membership=Membership(crowd=job.crowd)))
-    left = kept.get("seats", {}).get(seat.name)
+def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Task:
+    task = job.tasks[key] = Task(*key, State(next_order=job.next_order, membership=Membership(crowd=job.crowd)))
+    left = kept.get("seats", {}).get(task.name)
     for member in (left or {}).get("members", {}):
         job.members[MemberId(member)] = key
-    spec = tf_config.seat_spec(event.spec, key)
-    tell(job, seat, replace(event, spec=spec, saved={"saved": left} if left else None))
-    _share(job, seat, is_first=len(job.seats) == 1)
-    if done := kept.get("done", {}).get(seat.name):
-        seat.state.phase, seat.state.exit_code, seat.state.message = done
-        stages.move(seat.state, "was over before")
-        tally.note(job, seat)
-    return seat
+    spec = tf_config.task_spec(event.spec, key)
+    tell(job, task, replace(event, spec=spec, saved={"saved": left} if left else None))
+    _share(job, task, is_first=len(job.tasks) == 1)
+    if done := kept.get("done", {}).get(task.name):
+        task.state.phase, task.state.exit_code, task.state.message = done
+        stages.move(task.state, "was over before")
+        tally.note(job, task)
+    return task
 
 
-def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:
+def _share(job: PsState, task: Task, *, is_first: bool) -> None:
     """Has the task share the ids and the restart budget of the job."""
-    state = seat.state
+    state = task.state
     for role, number in state.placement.next_id.items():
         job.next_id[role] = max(job.next_id.get(role, 0), number)
     state.placement.next_id = job.next_id
@@ -107,17 +107,17 @@ def scale(job: PsState, workers: int) -> None:
 def _fit(job: PsState) -> None:
     """Removes surplus tasks, and adds missing ones."""
     desired = tf_config.keys(job.spec, job.target)
-    for key, seat in list(job.seats.items()):
-        if key not in desired and not seat.removed:
-            catch_up(job, seat)
-            seat.removed = True
-            tell(job, seat, StopAsked(f"the job has only {counted(job.target, WORKER)} now"))
+    for key, task in list(job.tasks.items()):
+        if key not in desired and not task.removed:
+            catch_up(job, task)
+            task.removed = True
+            tell(job, task, StopAsked(f"the job has only {counted(job.target, WORKER)} now"))
     for key in desired:
-        if key not in job.seats:
+        if key not in job.tasks:
             began = Began(job.term, job.spec, None, job.unix_offset + job.now)
-            seat = _add(job, key, began, {})
+            task = _add(job, key, began, {})
             if job.listed:
-                tell(job, seat, PodsListed(()))
+                tell(job, task, PodsListed(()))
     tally.sort(job)
     stalled_workers.recount(job)
 
@@ -125,12 +125,12 @@ def _fit(job: PsState) -> None:
 def edited(job: PsState, event: SpecChanged) -> None:
     """Passes an edited spec to all tasks, and scales the workers if their number was edited."""
     job.spec, job.suspended = event.spec, event.suspended
-    for key, seat in list(job.seats.items()):
-        tell(job, seat, replace(event, spec=tf_config.seat_spec(event.spec, key)))
+    for key, task in list(job.tasks.items()):
+        tell(job, task, replace(event, spec=tf_config.task_spec(event.spec, key)))
     if event.spec.replicas != job.target:
         scale(job, event.spec.replicas)
 
 
 def stop_all(job: PsState, why: str) -> None:
-    for seat in list(job.seats.values()):
-        tell(job, seat, StopAsked(why))
+    for task in list(job.tasks.values()):
+        tell(job, task, StopAsked(why))

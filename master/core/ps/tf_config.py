@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 
 from outrider.master.core.ps import tally
-from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
+from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Task
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.ids import MemberId, RankIndex, Role
 from outrider.wire.messages.generation import Start
@@ -40,7 +40,7 @@ def address(spec: JobSpec, key: Key) -> str:
     return found[index] if index < len(found) else ""
 
 
-def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
+def task_spec(spec: JobSpec, key: Key) -> JobSpec:
     """The spec of the one-member job of a task, which knows no other task.
 
     Hang detection is off for parameter servers and evaluators, which make no steps, or only seldom. Resuming is not
@@ -89,24 +89,24 @@ def tf_config(spec: JobSpec, workers: int, key: Key) -> str:
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
 
 
-def completed(job: PsState, seat: Seat, member: MemberId, message: Start) -> Start:
+def completed(job: PsState, task: Task, member: MemberId, message: Start) -> Start:
     """The Start of a task, completed with what it needs to know about the others."""
     number = member.rpartition("-")[2]
     return replace(
         message,
-        tf_config=tf_config(job.spec, job.target, seat.key),
+        tf_config=tf_config(job.spec, job.target, task.key),
         worker_id=int(number) if number.isdigit() else 0,
-        worker_num=size(job, seat.role),
-        neighbours=neighbours(job, seat),
+        worker_num=size(job, task.role),
+        neighbours=neighbours(job, task),
     )
 
 
-def welcomed(job: PsState, seat: Seat, message: Welcome) -> Welcome:
+def welcomed(job: PsState, task: Task, message: Welcome) -> Welcome:
     """The Welcome of a task's member, completed with its neighbours."""
-    return replace(message, neighbours=neighbours(job, seat) if seat.runs is not None else ())
+    return replace(message, neighbours=neighbours(job, task) if task.runs is not None else ())
 
 
-def neighbours(job: PsState, seat: Seat) -> tuple[Neighbour, ...]:
+def neighbours(job: PsState, task: Task) -> tuple[Neighbour, ...]:
     """The members of the next tasks in the ring."""
-    members = (each.runs for each in tally.after(job, seat, MOST_NEIGHBOURS))
+    members = (each.runs for each in tally.after(job, task, MOST_NEIGHBOURS))
     return tuple(Neighbour(each.id, each.address, each.probe_port) for each in members if each is not None)

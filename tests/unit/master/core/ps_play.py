@@ -56,10 +56,10 @@ class PsPlay(Play):
 
     def runs(self) -> dict[tuple[str, int], str | None]:
         """Whose worker process runs, by role and rank index."""
-        return {key: None if seat.runs is None else str(seat.runs.id) for key, seat in self.state.seats.items()}
+        return {key: None if task.runs is None else str(task.runs.id) for key, task in self.state.tasks.items()}
 
     def is_running(self, members: int | None = None) -> bool:
-        """All seats, or so many of them."""
+        """All tasks, or so many of them."""
         found = self.runs().values()
         there = sum(each is not None for each in found)
         return there == (len(found) if members is None else members)

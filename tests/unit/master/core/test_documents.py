@@ -40,7 +40,7 @@ def test_every_kind_of_event_is_documented() -> None:
 
 
 def test_nobody_asks_whether_a_job_is_a_ps_job_but_who_makes_one() -> None:
-    """What is different there, properties of a seat's JobSpec say (`ps.tf_config.seat_spec`)."""
+    """What is different there, properties of a task's JobSpec say (`ps.tf_config.task_spec`)."""
     assert {path.name for path in MODULES if re.search(r"\bis_ps\b", path.read_text())} == {"job_kinds.py", "spec.py"}
 
 

@@ -16,7 +16,7 @@ OWNERS = {
     "links": ["network"], "scaling": ["scaling"], "metrics": ["scaling"],
 }  # fmt: skip
 EVERYTHING = ["status/persist.py", "ps/tasks.py"]
-"""A new master takes over all of it; seats are made with what they share."""
+"""A new master takes over all of it; tasks are made with what they share."""
 MUTATORS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
     "setdefault", "sort", "update",
@@ -47,7 +47,7 @@ def parts(function: ast.AST) -> Iterator[str]:
 
 
 def path(of: ast.expr) -> list[str]:
-    """`seat.state.faults.incident` in its names."""
+    """`task.state.faults.incident` in its names."""
     match of:
         case ast.Attribute(value=value, attr=name):
             return [*path(value), name]

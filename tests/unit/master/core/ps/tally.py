@@ -1,4 +1,4 @@
-"""What a PS job keeps of all its seats is what a walk over them finds."""
+"""What a PS job keeps of all its tasks is what a walk over them finds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from outrider.master.core.step import next_deadline
 
 
 def assert_tallied(job: PsState) -> None:
-    anew = PsState(seats={key: replace(seat, marks=frozenset()) for key, seat in job.seats.items()})
-    for seat in anew.seats.values():
-        tally.note(anew, seat)
-        assert job.seat_deadlines.at((seat.role, str(seat.index))) == next_deadline(seat.state), seat.name
+    anew = PsState(tasks={key: replace(task, marks=frozenset()) for key, task in job.tasks.items()})
+    for task in anew.tasks.values():
+        tally.note(anew, task)
+        assert job.task_deadlines.at((task.role, str(task.index))) == next_deadline(task.state), task.name
     tally.settle(anew)
     stalled_workers.recount(anew)
-    assert {key: seats for key, seats in job.marked.items() if seats} == anew.marked
+    assert {key: tasks for key, tasks in job.marked.items() if tasks} == anew.marked
     assert (job.ring, job.description, job.trained_at) == (anew.ring, anew.description, anew.trained_at)
-    assert job.late <= job.seats.keys()
+    assert job.late <= job.tasks.keys()

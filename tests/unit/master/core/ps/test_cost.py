@@ -1,6 +1,6 @@
-"""A message of one member of a PS job touches its own seat alone, however many seats there are.
+"""A message of one member of a PS job touches its own task alone, however many tasks there are.
 
-Work is counted, not timed: the seats whose state is read, and the lines of Python that run, in a step and in all that a
+Work is counted, not timed: the tasks whose state is read, and the lines of Python that run, in a step and in all that a
 pump asks around it.
 """
 
@@ -28,7 +28,7 @@ from outrider.master.core.events import (
     Woke,
 )
 from outrider.master.core.ps import status_batch
-from outrider.master.core.ps.state import PsState, Seat
+from outrider.master.core.ps.state import PsState, Task
 from outrider.master.core.ps.tf_config import MOST_NEIGHBOURS
 from outrider.wire.ids import NO_GENERATION, Generation, PodUid
 from outrider.wire.messages.checkpoints import Saved
@@ -55,14 +55,14 @@ def exited() -> Exited:
 
 
 class Members:
-    """Each seat of a job has one whose process runs; `trains`: and makes steps, but for parameter servers."""
+    """Each task of a job has one whose process runs; `trains`: and makes steps, but for parameter servers."""
 
-    def __init__(self, seats: int, trains: bool) -> None:
+    def __init__(self, tasks: int, trains: bool) -> None:
         self.job, self.now, self.trains = PsState(), 0.0, trains
-        self.hear(Began(1, ps_job(2, seats - 3), None, 1.7e9))
+        self.hear(Began(1, ps_job(2, tasks - 3), None, 1.7e9))
         self.made = [each for each in self.hear(PodsListed(())) if isinstance(each, CreatePod)]
-        assert len(self.made) == seats
-        everybody = range(seats)
+        assert len(self.made) == tasks
+        everybody = range(tasks)
         with pytest.MonkeyPatch.context() as patched:  # one status for all of them is enough
             patched.setattr(status_batch, "flush", lambda _job: None)
             for n in everybody:
@@ -77,7 +77,7 @@ class Members:
         for n in everybody:
             self.hear(said(n, report(int(trains and n >= CHIEF))))
         self.hear(Woke())
-        assert all(seat.runs is not None for seat in self.job.seats.values())
+        assert all(task.runs is not None for task in self.job.tasks.values())
 
     def hear(self, event: Event) -> list[Any]:
         """As a pump does it."""
@@ -100,12 +100,12 @@ class Members:
 
 
 @cache
-def _packed(seats: int, trains: bool) -> bytes:
-    return pickle.dumps(Members(seats, trains))
+def _packed(tasks: int, trains: bool) -> bytes:
+    return pickle.dumps(Members(tasks, trains))
 
 
-def members_of(seats: int, trains: bool = True) -> Members:
-    unpacked = pickle.loads(_packed(seats, trains))
+def members_of(tasks: int, trains: bool = True) -> Members:
+    unpacked = pickle.loads(_packed(tasks, trains))
     assert isinstance(unpacked, Members)
     return unpacked
 
@@ -118,31 +118,31 @@ def said(number: int, message: FromSidecar) -> SidecarSaid:
 
 
 class Cost(NamedTuple):
-    seats: int
+    tasks: int
     """Whose state was looked at."""
     lines: int
 
 
 def cost(monkeypatch: pytest.MonkeyPatch, members: Members, *events: Event) -> Cost:
-    """Of the last event. What comes before it wrote the status, which has a row for each seat and is written once a
+    """Of the last event. What comes before it wrote the status, which has a row for each task and is written once a
     second."""
     for event in (said(CHIEF, report(2 if members.trains else 0)), *events[:-1]):
         members.hear(event)
-    with seats_read(monkeypatch) as read:
+    with tasks_read(monkeypatch) as read:
         lines = lines_of(lambda: members.hear(events[-1]))
     return Cost(len(read), lines)
 
 
 @contextmanager
-def seats_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
-    slot, read = Seat.__dict__["state"], set[int]()
+def tasks_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    slot, read = Task.__dict__["state"], set[int]()
 
-    def look(seat: Seat) -> Any:
-        read.add(id(seat))
-        return slot.__get__(seat)
+    def look(task: Task) -> Any:
+        read.add(id(task))
+        return slot.__get__(task)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Seat, "state", property(look, slot.__set__))
+        patched.setattr(Task, "state", property(look, slot.__set__))
         yield read
 
 
@@ -163,21 +163,21 @@ EVENTS: dict[str, Callable[[Members], tuple[Event, ...]]] = {
 
 
 @pytest.mark.parametrize("what", EVENTS)
-def test_an_event_of_one_member_touches_its_own_seat_alone(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = (cost(monkeypatch, made := members_of(seats), *EVENTS[what](made)) for seats in (FEW, MANY))
+def test_an_event_of_one_member_touches_its_own_task_alone(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (cost(monkeypatch, made := members_of(tasks), *EVENTS[what](made)) for tasks in (FEW, MANY))
     assert few == many
-    assert few.seats == (1 + MOST_NEIGHBOURS if what == "a new connection" else 1), "one that is back is told of others"
+    assert few.tasks == (1 + MOST_NEIGHBOURS if what == "a new connection" else 1), "one that is back is told of others"
 
 
 def test_a_report_costs_no_more_where_no_worker_makes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator's workers make none: whether others train is asked at each of them."""
 
-    def overdue(seats: int) -> Cost:
-        members = members_of(seats, trains=False)
+    def overdue(tasks: int) -> Cost:
+        members = members_of(tasks, trains=False)
         members.now += members.job.spec.start_patience
-        for n in range(seats):
+        for n in range(tasks):
             members.hear(said(n, report(0)))
-        assert len(members.job.late) == seats - WORKER_0
+        assert len(members.job.late) == tasks - WORKER_0
         return cost(monkeypatch, members, said(WORKER, report(0)), said(WORKER, report(0)))
 
     assert overdue(FEW) == overdue(MANY)

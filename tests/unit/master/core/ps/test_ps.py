@@ -33,7 +33,7 @@ def start_of(play: PsPlay, member: str) -> Start:
     return message
 
 
-def test_every_seat_gets_a_member_and_each_is_told_its_task() -> None:
+def test_every_task_gets_a_member_and_each_is_told_its_task() -> None:
     play = PsPlay(ps_job(2, 2, evaluator=True))
     play.until_running()
     assert created(play) == [("ps-0", 0), ("ps-1", 1), ("chief-0", 0), ("worker-0", 0), ("worker-1", 1),
@@ -378,7 +378,7 @@ def test_a_tf_config_of_the_users_own_is_left_and_told() -> None:
     assert kept.reason.startswith("TF_CONFIG is set in its container main: members use it")
 
 
-def test_a_pod_that_the_platform_refuses_is_told_once_and_its_seat_alone_waits() -> None:
+def test_a_pod_that_the_platform_refuses_is_told_once_and_its_task_alone_waits() -> None:
     play = PsPlay(ps_job(1, 2))
     play.creates_pods = False
     play.run(0.1)
@@ -391,7 +391,7 @@ def test_a_pod_that_the_platform_refuses_is_told_once_and_its_seat_alone_waits()
     assert play.tell(ActionFailed(EndJob(0, NO_GENERATION, "x"), "OSError: no")) == []
 
 
-def test_pods_that_an_earlier_master_made_have_their_seats_though_it_has_left_no_word_of_them() -> None:
+def test_pods_that_an_earlier_master_made_have_their_tasks_though_it_has_left_no_word_of_them() -> None:
     """It was killed before its first status was saved."""
     named = {"ps-0": ("ps", 0), "worker-7": ("worker", 1), "worker-8": ("worker", None), "helper-0": ("helper", 0)}
     actors = {
@@ -401,7 +401,7 @@ def test_pods_that_an_earlier_master_made_have_their_seats_though_it_has_left_no
     play = PsPlay(ps_job(1, 2, keep_failed_pods=0), actors=actors)
     play.tell(PodsListed(tuple(map(play.pod, actors.values())), (PodGone(MemberId("chief-3"), PodUid("c"), "x", 1),)))
     play.until_running()
-    assert [play.holder(*seat).id for seat in (("ps", 0), ("worker", 0), ("worker", 1))] == [
+    assert [play.holder(*task).id for task in (("ps", 0), ("worker", 0), ("worker", 1))] == [
         "ps-0",
         "worker-8",
         "worker-7",

@@ -13,7 +13,7 @@ from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import observe
 from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
-from outrider.master.core.ps.tf_config import seat_spec
+from outrider.master.core.ps.tf_config import task_spec
 from outrider.master.core.spec import RoleLimits
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.unit.master.core.k8s.documents import job, template, worker
@@ -44,8 +44,8 @@ def test_each_role_has_limits_of_its_own() -> None:
     document["spec"]["replicaSpecs"]["chief"]["template"] = {"spec": LIMITED}
     spec = elasticjob_ps.spec_of(document)
     assert spec.limits[:2] == (RoleLimits(Role("ps"), 1, 4 << 30), RoleLimits(Role("chief"), 5, 32 << 30))
-    seat = seat_spec(spec, (Role("ps"), RankIndex(1)))
-    assert (seat.relaunch_limit, seat.max_memory, seat.role) == (1, 4 << 30, "ps")
+    task = task_spec(spec, (Role("ps"), RankIndex(1)))
+    assert (task.relaunch_limit, task.max_memory, task.role) == (1, 4 << 30, "ps")
 
 
 def test_a_tf_config_of_the_users_is_told_with_its_place() -> None:
@@ -149,7 +149,7 @@ def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
     assert elasticjob_ps.spec_of(document).ps_resources == (
         "cpu 500m and at most memory 4Gi", "cpu 2, memory 8Gi and at most memory 8Gi"
     )  # fmt: skip
-    spec = seat_spec(elasticjob_ps.spec_of(document), (Role("ps"), RankIndex(1)))
+    spec = task_spec(elasticjob_ps.spec_of(document), (Role("ps"), RankIndex(1)))
     assert spec.resources == "cpu 2, memory 8Gi and at most memory 8Gi"
     pod = created(document, "ps-2", 1)
     assert pod["spec"]["containers"][0]["resources"] == {
@@ -165,7 +165,7 @@ def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
 def test_who_asks_for_nothing_says_so_and_no_other_role_is_watched() -> None:
     spec = elasticjob_ps.spec_of(sized())
     assert spec.ps_resources == ("no resources of its own",) * 2
-    assert seat_spec(spec, (Role("worker"), RankIndex(0))).resources == ""
+    assert task_spec(spec, (Role("worker"), RankIndex(0))).resources == ""
 
 
 @pytest.mark.parametrize(
