@@ -37,7 +37,7 @@ def remembered(state: State, member: Member, message: Remembered) -> None:
         return
     if message.marked:
         replication.begin(state, world, member.id, message)
-        if not keeping.orders:  # there is no other member
+        if not keeping.orders:  # the member is the only one
             _copied(state, world)
         return
     version = (message.step, message.sharded)

@@ -79,7 +79,7 @@ def _fetch(state: State, world: World, member: Member, version: Version, needs: 
 
 
 def source_of(source: Member, rank: int, local_rank: int, length: int, *, held: bool = False) -> Wanted:
-    """Where a member fetches the copy of one rank. `held`: the member stores it as a replica for another member."""
+    """The source from which a member fetches the copy of one rank. `held`: it stores it as another member's replica."""
     place = (source.id, source.address, source.memory_port, source.memory_key)
     return Wanted(rank, local_rank, *place, held, length)
 

@@ -157,7 +157,7 @@ class _StandingBy:
             self._by_role.setdefault(member.role, deque()).append(member)
 
     def take(self, role: Role) -> Member | None:
-        """The oldest spare of this role, else the oldest of all; None if there is no spare."""
+        """The oldest spare of this role, else the oldest of all; None without a spare."""
         if not self._by_role:
             return None
         queue = self._by_role.get(role) or min(filter(None, self._by_role.values()), key=_age_of_first, default=None)

@@ -1,8 +1,8 @@
 """Autoscaling: measures a job while its generation runs, and changes its size as `scaling.size_policy` decides.
 
 A change is made like `outrider scale`: it waits for the next finished checkpoint, and no rank is stopped earlier for a
-trial. If there is no room for a size within a minute, the job returns to its present size, and room is requested again
-later. If a user scales the job, autoscaling pauses until the policy is edited or resumed.
+trial. If pods find no room within a minute, the job returns to the size that runs, and room is requested again later.
+If a user scales the job, autoscaling pauses until the policy is edited or resumed.
 """
 
 from __future__ import annotations

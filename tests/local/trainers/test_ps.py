@@ -136,7 +136,7 @@ def test_a_coordinator_that_ends_for_a_lost_ps_begins_again_at_no_cost(coordinat
     mark = coordinated.mark()
     at = kill(coordinated.pid("ps"))
     before = max(row["step"] for row in coordinated.steps_of("chief") if row["time"] <= at)
-    coordinated.event("LostPsSideEffect", mark, "it costs no restart")
+    coordinated.event("LostPsSideEffect", mark, "no restart is charged")
     rows = coordinated.steps_on("chief", at + 0.5)
     assert before - 3 * SAVE_EVERY < rows[0]["step"] <= before + SAVE_EVERY
     until(lambda: coordinated.status()["step"] > before, "closures as steps")
