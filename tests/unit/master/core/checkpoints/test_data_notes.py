@@ -1,4 +1,4 @@
-"""What the job's user reads of positions and batch sizes, and what the ranks are asked for."""
+"""What users read about data positions and batch sizes, and which of them the ranks are to keep."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def says(play: Play, word: str, sentence: str = "epoch 0 starts over", warning: 
     play.say(play["worker-0"], DataSaid(play.generation, 0, word, sentence, warning, samples))
 
 
-def test_ranks_are_asked_for_nothing_unless_the_user_wants_it() -> None:
+def test_elastic_data_is_off_unless_the_user_requests_it() -> None:
     play = Play(job(2))
     play.until_running(2)
     assert {(s.message.elastic_data, s.message.keep_batch_of) for s in play.sent(Start)} == {(False, 0)}  # type: ignore[union-attr]
 
 
-def test_the_first_worlds_size_is_told_to_every_later_one_by_every_master() -> None:
+def test_every_master_sends_the_first_world_size_to_every_later_generation() -> None:
     play = Play(job(4, 3, elastic_data=True, keep_global_batch=True, max_relaunches=0))
     play.until_running(4)
     play.lose("worker-3")
@@ -28,11 +28,11 @@ def test_the_first_worlds_size_is_told_to_every_later_one_by_every_master() -> N
     play.run(3)
     play.crash("worker-1")
     play.until_next(3)
-    asked = {(s.message.elastic_data, s.message.keep_batch_of, s.message.world_size) for s in play.sent(Start)}  # type: ignore[union-attr]
-    assert asked == {(True, 4, 3)}
+    sent = {(s.message.elastic_data, s.message.keep_batch_of, s.message.world_size) for s in play.sent(Start)}  # type: ignore[union-attr]
+    assert sent == {(True, 4, 3)}
 
 
-def test_each_thing_is_told_once_and_repeated_samples_are_counted_once() -> None:
+def test_each_report_is_announced_once_and_repeated_samples_are_counted_once() -> None:
     play = running(2)
     for _ in range(2):
         says(play, "repeated", samples=72)
@@ -46,7 +46,7 @@ def test_each_thing_is_told_once_and_repeated_samples_are_counted_once() -> None
     )  # fmt: skip
 
 
-def test_a_word_that_is_not_known_and_one_of_an_older_generation_are_nothing() -> None:
+def test_an_unknown_report_and_one_of_an_older_generation_are_ignored() -> None:
     play = running(2)
     old = play.generation
     says(play, "a newer word")
@@ -56,7 +56,7 @@ def test_a_word_that_is_not_known_and_one_of_an_older_generation_are_nothing() -
     assert play.status()["data"]["notes"] == []
 
 
-def test_the_next_master_knows_what_was_told() -> None:
+def test_the_next_master_knows_what_was_reported() -> None:
     play = running(2)
     says(play, "repeated", samples=72)
     after = successor(play)
@@ -70,7 +70,7 @@ def in_place(play: Play) -> dict[str, str]:
     return dict(play.status().get("non_atomic_saves", {}))
 
 
-def test_saves_in_place_stand_in_the_status_until_one_is_whole() -> None:
+def test_saves_in_place_are_in_the_status_until_one_is_atomic() -> None:
     play = running(2)
     says(play, "not atomic", OVER, warning=True)
     assert in_place(play) == {"worker-0": OVER}
@@ -79,11 +79,11 @@ def test_saves_in_place_stand_in_the_status_until_one_is_whole() -> None:
     assert in_place(play) == {}
 
 
-def test_in_the_next_generation_a_save_of_which_nothing_is_said_was_whole() -> None:
+def test_in_the_next_generation_a_save_without_a_report_was_atomic() -> None:
     play = running(2)
     says(play, "not atomic", OVER, warning=True)
     play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 3))
-    assert in_place(play) == {"worker-0": OVER}, "it was said of this very save"
+    assert in_place(play) == {"worker-0": OVER}, "the report was about this save"
     play.crash("worker-0")
     play.until_next(2)
     assert in_place(play) == {"worker-0": OVER}, "nothing was saved since"

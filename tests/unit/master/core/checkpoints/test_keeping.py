@@ -1,4 +1,4 @@
-"""Checkpoints in memory: which step is kept, who is given one before a world starts, and who waits for what."""
+"""In-memory checkpoints: which step is replicated, which members receive one before a start, and what waits for it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def fetches(play: Play, member: str | None = None) -> list[Fetch]:
 
 
 def held(play: Play) -> dict[str, set[int]]:
-    """The ranks of which each member was to hold a copy."""
+    """The ranks whose replicas each member was to store."""
     return {member: {w.rank for fetch in fetches(play, member) for w in fetch.wanted} for member in play.world}
 
 
 # -- kept ---------------------------------------------------------------------------------------------------------
-def test_a_step_is_kept_once_every_member_has_it() -> None:
+def test_a_step_is_replicated_once_every_member_has_it() -> None:
     play = running(3)
     play.remember(20, "worker-0", "worker-1")
     play.run(1.0)
@@ -42,7 +42,7 @@ def test_a_step_is_kept_once_every_member_has_it() -> None:
     assert not fetches(play)
 
 
-def test_a_kept_step_never_goes_back_within_a_generation() -> None:
+def test_the_replicated_step_never_goes_back_within_a_generation() -> None:
     play = running(2)
     play.remember(30)
     play.remember(20)
@@ -60,7 +60,7 @@ def test_ranks_that_are_at_different_steps_keep_none_of_them() -> None:
     assert play.steps_remembered() <= 4
 
 
-def test_a_member_that_comes_back_is_told_again_what_is_kept() -> None:
+def test_a_member_that_comes_back_is_sent_the_replicated_step_again() -> None:
     play = running(2)
     play.remember(20)
     play.run(0.1)
@@ -70,7 +70,7 @@ def test_a_member_that_comes_back_is_told_again_what_is_kept() -> None:
     assert kept(play) == [20, 20]
 
 
-def test_sharded_copies_are_kept_once_each_partner_holds_them() -> None:
+def test_a_sharded_step_is_replicated_once_each_partner_has_its_replica() -> None:
     play = running(3, nproc=2)
     play.remember(20, sharded=True)
     play.run(0.2)
@@ -81,7 +81,7 @@ def test_sharded_copies_are_kept_once_each_partner_holds_them() -> None:
     assert all(wanted.held for fetch in fetches(play) for wanted in fetch.wanted)
 
 
-def test_a_partner_that_cannot_hold_a_copy_is_told_of_once_and_the_step_before_is_kept() -> None:
+def test_a_partner_that_cannot_store_a_replica_is_reported_once_and_the_step_before_is_kept() -> None:
     play = running(3)
     play.remember(20, sharded=True)
     play.run(1.0)
@@ -90,11 +90,11 @@ def test_a_partner_that_cannot_hold_a_copy_is_told_of_once_and_the_step_before_i
         play.remember(step, sharded=True)
         play.run(1.0)
     assert kept(play) == [20, 20, 20]
-    (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-1 did not receive a replica of step 30: from worker-0")
+    (reason,) = reasons(play, "ReplicationSkipped")
+    assert reason.startswith("worker-1 did not receive a replica of step 30: from worker-0")
 
 
-def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_told_once() -> None:
+def test_shards_are_not_replicated_between_unequal_members_and_it_is_reported_once() -> None:
     play = Play(job(3))
     play.until(lambda: len(play.actors) == 3)
     play["worker-1"].nproc = 2
@@ -103,10 +103,10 @@ def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_to
         play.remember(step, sharded=True)
         play.run(2.0)
     assert kept(play) == [-1, -1, -1]
-    (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-2, with 1 local rank, has no room for replicas of the 2 of worker-1: sharded ")
+    (reason,) = reasons(play, "ReplicationSkipped")
+    assert reason.startswith("worker-2, with 1 local rank, has no room for replicas of the 2 of worker-1: sharded ")
     (note,) = play.status()["data"]["notes"]
-    assert note["sentence"] == said.rstrip(".")
+    assert note["sentence"] == reason.rstrip(".")
     assert held(play) == {"worker-0": {3}, "worker-1": {0}, "worker-2": set()}
 
 
@@ -133,7 +133,7 @@ def test_a_partner_that_never_answers_holds_up_the_copies_until_their_deadline_a
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_world_that_waits_to_grow_takes_what_can_be_given_to_the_newcomer_for_a_checkpoint(sharded: bool) -> None:
+def test_a_pending_resize_happens_at_a_step_that_a_new_member_can_receive(sharded: bool) -> None:
     play = running(3, least=2)
     play.lose("worker-1")
     play.until_next(2)
@@ -154,7 +154,7 @@ def test_the_survivors_of_a_crash_wait_for_nothing() -> None:
     assert not fetches(play)
 
 
-def test_a_newcomer_is_given_what_the_others_have_before_the_world_starts() -> None:
+def test_a_new_member_receives_the_others_checkpoint_before_the_generation_starts() -> None:
     play = running(3, least=3)
     play.remember(10)
     play.remember(20)
@@ -178,11 +178,11 @@ def test_a_start_does_not_wait_for_a_copy_that_does_not_come(error: str) -> None
     play["worker-3"].fetches_in = 0.1 if error else None
     play["worker-3"].fetch_error = error
     assert play.until_next(3) < (5.0 if error else 20.0)
-    (said,) = reasons(play, "CheckpointTransferFailed")
-    assert said == f"worker-3 starts without the checkpoint of step 20: {error or 'it did not arrive in time'}."
+    (reason,) = reasons(play, "CheckpointTransferFailed")
+    assert reason == f"worker-3 starts without the checkpoint of step 20: {error or 'it did not arrive in time'}."
 
 
-def test_a_member_that_is_lost_while_another_is_given_a_copy_costs_a_new_world_and_nothing_else() -> None:
+def test_a_member_that_is_lost_during_a_transfer_costs_a_new_generation_and_nothing_else() -> None:
     play = running(3, least=2)
     play.remember(20)
     play.lose("worker-1")
@@ -199,7 +199,7 @@ def test_a_member_that_is_lost_while_another_is_given_a_copy_costs_a_new_world_a
     assert len(fetches(play, "worker-3")) == 2
 
 
-def test_where_no_version_is_everywhere_the_newest_is_given_to_all() -> None:
+def test_if_no_version_is_everywhere_all_members_receive_the_newest() -> None:
     play = running(3)
     play.remember(20)
     play["worker-0"].copies = tuple(dataclasses.replace(copy, step=30) for copy in play["worker-0"].copies)
@@ -224,7 +224,7 @@ def test_a_lost_shard_comes_from_the_partner_that_holds_it() -> None:
     assert sorted(copy.rank for copy in play["worker-3"].copies) == [2, 3]
 
 
-def test_a_newcomer_holds_what_the_lost_member_held_before_the_next_save() -> None:
+def test_a_new_member_stores_the_lost_members_replicas_before_the_next_save() -> None:
     play = running(3, least=3)
     play.remember(20, sharded=True)
     play.run(1.0)
@@ -241,7 +241,7 @@ def test_a_newcomer_holds_what_the_lost_member_held_before_the_next_save() -> No
     assert not play.announced("ReplicationSkipped")
 
 
-def test_shards_of_a_world_of_another_size_are_given_to_nobody() -> None:
+def test_shards_of_another_world_size_are_not_sent() -> None:
     play = running(3, least=2)
     play.remember(20, sharded=True)
     play.run(1.0)
@@ -251,7 +251,7 @@ def test_shards_of_a_world_of_another_size_are_given_to_nobody() -> None:
     assert not fetches(play)
 
 
-def test_an_answer_to_an_order_of_a_world_that_is_over_changes_nothing() -> None:
+def test_a_reply_to_an_order_of_an_ended_generation_changes_nothing() -> None:
     play = running(2)
     play.remember(20, sharded=True)
     play.crash("worker-0")

@@ -1,4 +1,4 @@
-"""Planned moves: what is asked to be saved, when, and what goes on with it or without it."""
+"""Planned saves: which save is requested, when, and what happens with it or without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.master.core.play import Play, job, running
 
 
 def moving(members: int = 3, least: int | None = None, *, saves_in: float = 0.5, error: str = "") -> Play:
-    """A job that trains, whose script can save its state."""
+    """A running job whose script can save its state."""
     play = running(members, least)
     play.offer("worker-0", saves_in=saves_in, error=error)
     return play
@@ -34,7 +34,7 @@ def test_a_stopped_job_saves_its_state_first() -> None:
     assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
 
 
-def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its_place() -> None:
+def test_a_member_that_is_deleted_with_the_job_saves_within_its_grace_and_is_not_replaced() -> None:
     play = moving(saves_in=3.0)
     play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
     assert [each.message.seconds for each in play.sent(SaveState)] == [13.0]
@@ -46,7 +46,7 @@ def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its
     assert not play.announced("ReplacementCreated")
 
 
-def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> None:
+def test_a_pod_that_is_lost_during_the_last_save_is_not_recreated() -> None:
     play = moving(4, 2, saves_in=30.0)
     play.tell(StopAsked("its ElasticJob was deleted", within=60.0))
     play.lose("worker-3")
@@ -55,7 +55,7 @@ def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> 
 
 
 def left(play: Play, within: float = 20.0) -> Play:
-    """The job was deleted, and with it what was saved; its master has ended, and the next one finds the pods."""
+    """The job was deleted, with its saved status; its master has ended, and the next one finds the pods."""
     after = Play(play.spec, term=play.term + 1, actors=play.actors, now=play.now + 3.0, master="m2", is_left=True)
     after.tell(StopAsked("its ElasticJob was deleted", within=within))
     return after
@@ -67,8 +67,8 @@ def test_a_master_that_ends_between_the_deletion_and_the_save_is_followed_by_one
     assert len(before.sent(SaveState)) == 1
     after = left(before)
     after.until(lambda: after.stage == "ended", 15.0)
-    (asked,) = after.sent(SaveState)
-    assert asked.member == "worker-0"
+    (request,) = after.sent(SaveState)
+    assert request.member == "worker-0"
     assert reasons(after, "StateSaved")
     assert not after.announced("ReplacementCreated")
     assert {each.member for each in after.sent(Stop)} == {"worker-0", "worker-1", "worker-2"}
@@ -84,7 +84,7 @@ def test_a_script_with_a_handler_of_its_own_is_sent_its_signal_by_the_next_maste
     assert reasons(after, "StateSaved")
 
 
-def test_where_the_ranks_had_been_stopped_already_the_next_master_ends_the_job_at_once() -> None:
+def test_if_the_ranks_were_stopped_already_the_next_master_ends_the_job_at_once() -> None:
     before = moving()
     before.tell(StopAsked("its ElasticJob was deleted", within=20.0))
     before.until(lambda: all(each.running == NO_GENERATION for each in before.actors.values()), 10.0)
@@ -101,8 +101,8 @@ def test_a_member_that_is_not_heard_any_more_keeps_the_others_from_no_save() -> 
     assert reasons(after, "StateSaved")
 
 
-def test_a_new_master_that_finds_the_record_asks_who_had_offered_it() -> None:
-    """The Hellos say it: what the script offers is told again only behind the Welcome."""
+def test_a_new_master_asks_the_member_that_had_registered_a_save_handler() -> None:
+    """The Hellos say so: the script's save handler is reported again only after the Welcome."""
     before = moving()
     after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1.0, master="m2")
     after.tell(StopAsked("its ElasticJob is being deleted", within=20.0))
@@ -110,7 +110,7 @@ def test_a_new_master_that_finds_the_record_asks_who_had_offered_it() -> None:
     assert reasons(after, "StateSaved")
 
 
-def test_where_hardly_any_grace_is_left_the_state_is_asked_for_all_the_same() -> None:
+def test_a_save_is_requested_even_if_hardly_any_grace_is_left() -> None:
     play = moving()
     play.tell(StopAsked("its ElasticJob was deleted", within=0.0))
     assert [each.message.seconds for each in play.sent(SaveState)] == [1.0]
@@ -123,20 +123,20 @@ def test_a_job_whose_script_offers_nothing_stops_at_once() -> None:
     assert not play.sent(SaveState)
 
 
-def test_who_asks_twice_for_the_end_with_force_does_not_wait_for_the_state() -> None:
+def test_a_second_forced_stop_does_not_wait_for_the_save() -> None:
     play = moving(saves_in=50.0)
     play.tell(StopAsked("SIGINT"))
     play.tell(StopAsked("SIGINT again", hard=True))
     assert play.is_over
 
 
-def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
+def test_a_failed_save_does_not_keep_a_job_from_ending() -> None:
     play = moving(error="TypeError: cannot pickle a lock")
     play.tell(StopAsked("by `outrider stop`"))
     play.until(lambda: play.is_over, 2.0)
-    (told,) = play.announced("StateNotSaved")
-    assert told.severity == "warning"
-    assert told.reason == (
+    (event,) = play.announced("StateNotSaved")
+    assert event.severity == "warning"
+    assert event.reason == (
         "The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint is used."
     )
 
@@ -161,13 +161,13 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     assert not play.sent(SaveState), "its replacement may come first"
     play.until_next(3)
-    (asked,) = play.sent(SaveState)
-    assert asked.member == "worker-0"
+    (request,) = play.sent(SaveState)
+    assert request.member == "worker-0"
     assert reasons(play, "SaveRequested")[0].endswith("because the generation is to replace worker-1 by worker-3.")
     assert play["worker-0"].base == play.highest_step, "nothing is repeated"
 
 
-def test_where_the_state_cannot_be_saved_the_replacement_is_taken_in_as_before() -> None:
+def test_if_the_save_fails_the_replacement_joins_as_before() -> None:
     play = moving(error="OSError: no space left")
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     assert play.until_next(3) < 6.0
@@ -187,8 +187,8 @@ def test_when_all_members_have_to_leave_the_state_is_saved_at_once() -> None:
     play.creates_pods = False
     for number in range(3):
         play.say(play[f"worker-{number}"], Leaving("SIGTERM", 30.0))
-    (asked,) = play.sent(SaveState)
-    assert asked.message.seconds < 30.0
+    (request,) = play.sent(SaveState)
+    assert request.message.seconds < 30.0
     play.until(lambda: play.stage != "running", 2.0)
     assert play.message == "All members have to leave, and the planned save has ended."
 
@@ -201,7 +201,7 @@ def test_a_suspended_job_saves_its_state_first() -> None:
     assert play["worker-0"].step_at(play.now) <= play.saved_steps()["/data/state-1-1.pth"]
 
 
-def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() -> None:
+def test_growth_does_not_wait_for_a_checkpoint_if_the_state_can_be_saved() -> None:
     play = moving(4, 2)
     play.lose("worker-3")
     play.until_next(3)
@@ -254,7 +254,7 @@ def test_a_checkpoint_that_ends_while_the_state_is_being_saved_is_older_and_does
     assert resized.split(" is finished")[0].rsplit(" ", 1)[-1] in saved.reason
 
 
-def test_where_the_state_cannot_be_saved_the_next_checkpoint_is_waited_for() -> None:
+def test_if_the_save_fails_the_resize_waits_for_the_next_checkpoint() -> None:
     play = moving(3, 2, error="TypeError: cannot pickle")
     play.tell(ScaleRequested(2))
     play.run(2.0)

@@ -1,4 +1,4 @@
-"""Scripts with a handler of their own: which signals may ask them to save, whom they are sent to, what then counts."""
+"""Scripts with a signal handler that saves: which signals are supported, which ranks get them, which save counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.master.core.play import Play, job
 
 
 def handling(members: int = 3, least: int | None = None, *, saves_in: float | None = 0.5) -> Play:
-    """A job that trains, whose rank 0 saves when it gets the signal."""
+    """A running job whose rank 0 saves when it gets the signal."""
     play = Play(job(members, least, save_signal="SIGUSR1"))
     play.until_next(members)
     play["worker-0"].saves_in = saves_in
@@ -41,17 +41,19 @@ def test_a_signal_may_be_written_as_kill_takes_it(text: str, name: str) -> None:
         ("", 'Unsupported value: "": '),
     ],
 )
-def test_one_that_cannot_be_handled_or_is_ours_is_refused_with_the_reason(text: str, sentence: str) -> None:
+def test_a_signal_that_cannot_be_handled_or_is_used_by_outrider_is_refused_with_the_reason(
+    text: str, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         checkpoints_save_signal.parsed(text)
 
 
-def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted() -> None:
+def test_before_the_end_every_rank_is_asked_and_the_next_save_counts() -> None:
     play = handling()
     play.tell(StopAsked("by `outrider stop`"))
-    asked = play.sent(SaveState)
-    assert [each.member for each in asked] == ["worker-0", "worker-1", "worker-2"]
-    assert {each.message.signal for each in asked} == {"SIGUSR1"}
+    requests = play.sent(SaveState)
+    assert [each.member for each in requests] == ["worker-0", "worker-1", "worker-2"]
+    assert {each.message.signal for each in requests} == {"SIGUSR1"}
     assert reasons(play, "SaveRequested") == [
         "Every rank is asked by SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
     ]
@@ -68,7 +70,7 @@ def test_a_script_that_does_not_save_keeps_no_job_from_its_end() -> None:
     assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint is used."]
 
 
-def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
+def test_a_rank_without_a_handler_is_reported_and_the_job_does_not_wait() -> None:
     play = handling()
     play["worker-1"].handles_signal = False
     play.tell(StopAsked("by `outrider stop`"))
@@ -78,7 +80,7 @@ def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
     ]
 
 
-def test_a_world_that_has_made_no_step_has_nothing_to_save() -> None:
+def test_a_generation_that_has_made_no_step_has_nothing_to_save() -> None:
     play = Play(job(3, save_signal="SIGUSR1"))
     play.until(lambda: play.stage == "running", 10.0)
     assert play.highest_step == 0
@@ -91,8 +93,8 @@ def test_a_script_that_has_registered_its_state_is_asked_for_that() -> None:
     play = handling()
     play.offer("worker-0")
     play.tell(StopAsked("by `outrider stop`"))
-    (asked,) = play.sent(SaveState)
-    assert (asked.member, asked.message.signal) == ("worker-0", "")
+    (request,) = play.sent(SaveState)
+    assert (request.member, request.message.signal) == ("worker-0", "")
 
 
 def test_another_size_does_not_wait_for_the_scripts_own_checkpoint() -> None:
@@ -101,7 +103,7 @@ def test_another_size_does_not_wait_for_the_scripts_own_checkpoint() -> None:
     assert play.until_next(2) < 2.0
 
 
-def test_growth_that_was_wanted_before_the_first_step_asks_when_there_is_one() -> None:
+def test_growth_that_was_requested_before_the_first_step_asks_after_it() -> None:
     play = handling(4, 2)
     play.lose("worker-3")
     play.until_next(3)
@@ -110,13 +112,13 @@ def test_growth_that_was_wanted_before_the_first_step_asks_when_there_is_one() -
     assert len(play.sent(SaveState)) == 3, "each rank of the world, once"
 
 
-def test_a_save_that_nobody_asked_for_is_a_checkpoint_like_any_other() -> None:
+def test_a_save_that_was_not_requested_is_a_checkpoint_like_any_other() -> None:
     play = handling()
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
     assert not reasons(play, "StateSaved")
 
 
-def test_a_save_that_began_before_the_signal_is_not_what_was_asked_for_whenever_it_ends() -> None:
+def test_a_save_that_began_before_the_signal_does_not_count_whenever_it_ends() -> None:
     play = handling(saves_in=None)
     play.tell(StopAsked("by `outrider stop`"))
     order = play.sent(SaveState)[0].message.order
@@ -129,7 +131,7 @@ def test_a_save_that_began_before_the_signal_is_not_what_was_asked_for_whenever_
     assert play.is_over
 
 
-def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_for_it() -> None:
+def test_an_earlier_save_does_not_count_even_if_no_other_ends_in_time() -> None:
     play = handling(saves_in=None)
     play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
     play.run(0.1)

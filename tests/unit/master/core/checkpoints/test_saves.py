@@ -1,4 +1,4 @@
-"""What the master keeps of saves, and hands out with the next Start."""
+"""What the master remembers about saves, and sends with the next Start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_fingerprints_are_handed_out_but_for_those_that_saves_of_two_steps_share
     assert start.saves == (("/data/a.pt", 20),)
 
 
-def test_a_save_that_nothing_says_to_be_a_checkpoint_is_kept_by_its_bytes_alone() -> None:
+def test_a_save_that_is_not_known_to_be_a_checkpoint_is_stored_by_its_bytes_alone() -> None:
     play = running(2)
     say(play, 10, "9-ten", is_first=True)
     assert not play.announced("CheckpointSaved")
@@ -49,15 +49,15 @@ def test_the_oldest_are_forgotten() -> None:
     assert len(next_start(play).prints) == 32
 
 
-def test_a_save_that_is_said_again_only_tells_its_step() -> None:
+def test_a_save_that_is_reported_again_only_adds_its_step() -> None:
     play = running(2)
     play.until(lambda: play.highest_step > 0, 10)
     play.tell(RestartRequested(at_checkpoint=True))
-    told = len(play.announced("CheckpointSaved"))
+    before = len(play.announced("CheckpointSaved"))
     actor = play["worker-0"]
     for step in (20, 10):
         play.say(actor, Saved(Generation(0, 1), "/data/a.pt", step, prints=(f"9-{step}",), again=True))
-    assert len(play.announced("CheckpointSaved")) == told
+    assert len(play.announced("CheckpointSaved")) == before
     assert not play.sent(Stop), "it is no finished checkpoint"
     start = next_start(play)
     assert ("/data/a.pt", 20) in start.saves

@@ -1,4 +1,4 @@
-"""Saves of the marked path: rank 0 makes them, every member is given them, and every world begins from one of them."""
+"""Saves of the checkpoint path: rank 0 writes them, every member receives them, every generation begins from one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.master.core.play import Play, running
 
 
 def starts(play: Play) -> list[tuple[int, Generation]]:
-    """What the members of the newest generation were told to begin from."""
+    """The save that the Starts of the newest generation name."""
     sent = [each.message for each in play.sent(Start) if isinstance(each.message, Start)]
     newest = max(start.generation for start in sent)
     return [(start.begins_from, start.begins_in) for start in sent if start.generation == newest]
 
 
-def test_a_save_of_the_marked_path_is_given_to_all_and_kept_then() -> None:
+def test_a_save_of_the_checkpoint_path_is_sent_to_all_and_then_replicated() -> None:
     play = running(3)
     play.remember_marked(1, counted=20)
     assert kept(play) == [-1, -1, -1]
@@ -34,7 +34,7 @@ def test_a_save_of_the_marked_path_is_given_to_all_and_kept_then() -> None:
     assert play.status()["replicated_step"] == 20
 
 
-def test_a_world_that_waits_to_grow_takes_it_for_a_checkpoint() -> None:
+def test_a_pending_growth_happens_at_a_replicated_save() -> None:
     play = running(3, least=2)
     play.lose("worker-1")
     play.until_next(2)
@@ -46,7 +46,7 @@ def test_a_world_that_waits_to_grow_takes_it_for_a_checkpoint() -> None:
     assert starts(play) == [(5, Generation(1, 2))] * 3
 
 
-def test_who_has_it_gives_it_on_to_one_at_a_time() -> None:
+def test_each_member_that_has_the_save_sends_it_to_one_at_a_time() -> None:
     play = running(8)
     play.remember_marked(1)
     for there in (1, 3, 7):
@@ -67,7 +67,7 @@ def test_a_single_member_keeps_it_at_once() -> None:
     assert not fetches(play)
 
 
-def test_the_newest_of_those_that_come_meanwhile_is_given_next() -> None:
+def test_the_newest_save_that_is_reported_meanwhile_is_sent_next() -> None:
     play = running(2)
     for number in (1, 2, 3):
         play.remember_marked(number, counted=10 * number)
@@ -77,15 +77,15 @@ def test_the_newest_of_those_that_come_meanwhile_is_given_next() -> None:
     assert play.status()["replicated_step"] == 30
 
 
-def test_what_one_member_cannot_be_given_is_not_kept_and_told_once() -> None:
+def test_a_save_that_one_member_cannot_receive_is_not_replicated_and_reported_once() -> None:
     play = running(3)
     play["worker-2"].fetch_error = "from worker-0: its rank has begun to write another checkpoint in its place"
     for number in (1, 2):
         play.remember_marked(number, counted=10 * number)
         play.run(3.0)
     assert kept(play) == [-1, -1, -1]
-    (said,) = reasons(play, "ReplicationSkipped")
-    assert said.startswith("worker-2 did not receive a replica of save 1 of the checkpoint path (step 10): from")
+    (reason,) = reasons(play, "ReplicationSkipped")
+    assert reason.startswith("worker-2 did not receive a replica of save 1 of the checkpoint path (step 10): from")
     play["worker-2"].fetch_error = ""
     play.remember_marked(3)
     play.run(3.0)
@@ -104,7 +104,7 @@ def test_a_member_that_never_answers_holds_up_the_copies_until_their_deadline() 
     assert kept(play) == [2, 2]
 
 
-def test_a_world_begins_from_the_newest_which_who_lacks_it_is_given_first() -> None:
+def test_a_generation_begins_from_the_newest_save_and_members_without_it_receive_it_first() -> None:
     play = running(3)
     play.remember_marked(1)
     play.run(3.0)
@@ -122,7 +122,7 @@ def test_a_world_begins_from_the_newest_which_who_lacks_it_is_given_first() -> N
     )
 
 
-def test_where_somebody_goes_without_it_all_begin_from_what_all_have() -> None:
+def test_if_a_member_starts_without_it_all_begin_from_a_save_that_all_have() -> None:
     play = running(2)
     play.remember_marked(1)
     play.run(3.0)
@@ -131,11 +131,11 @@ def test_where_somebody_goes_without_it_all_begin_from_what_all_have() -> None:
     play.crash("worker-0")
     play.until_next(2)
     assert starts(play) == [(1, Generation(1, 1))] * 2
-    (said,) = reasons(play, "CheckpointTransferFailed")
-    assert said == "worker-1 starts without save 2 of the checkpoint path: from worker-0: the connection has ended."
+    (reason,) = reasons(play, "CheckpointTransferFailed")
+    assert reason == "worker-1 starts without save 2 of the checkpoint path: from worker-0: the connection has ended."
 
 
-def test_where_nothing_is_in_the_memory_of_all_they_begin_from_none() -> None:
+def test_if_no_save_is_in_the_memory_of_all_they_begin_from_none() -> None:
     play = running(2)
     play["worker-1"].fetch_error = "no"
     play.remember_marked(1)
@@ -144,7 +144,7 @@ def test_where_nothing_is_in_the_memory_of_all_they_begin_from_none() -> None:
     assert starts(play) == [(-1, Generation(0, 0))] * 2
 
 
-def test_the_member_of_rank_0_is_lost_and_its_replacement_is_given_what_the_others_have() -> None:
+def test_the_replacement_of_the_member_with_rank_0_receives_the_others_save() -> None:
     play = running(3, least=3)
     play.remember_marked(4)
     play.run(3.0)
@@ -205,8 +205,8 @@ def test_a_save_that_comes_to_storage_before_all_have_it_is_one() -> None:
     assert starts(play) == [(1, Generation(1, 1))] * 2
 
 
-def test_a_status_that_cannot_be_saved_does_not_touch_a_world_that_is_saved_and_waits_for_copies() -> None:
-    """A Start is sent for a generation that is saved: every step is checked for that."""
+def test_a_failed_status_write_does_not_touch_a_saved_generation_that_waits_for_copies() -> None:
+    """A Start is sent only for a generation that is saved: every step is checked for that."""
     play = running(2)
     play.remember_marked(1)
     play.run(3.0)

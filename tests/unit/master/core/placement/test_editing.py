@@ -1,4 +1,4 @@
-"""A job that is edited while it runs."""
+"""A job whose spec is edited while it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def edit(play: Play, *, suspended: bool = False, **changes: object) -> None:
     play.tell(SpecChanged(replace(play.spec, **changes), suspended))  # type: ignore[arg-type]
 
 
-def test_a_suspended_job_stops_its_world_and_lets_its_members_go() -> None:
+def test_a_suspended_job_stops_its_generation_and_deletes_its_members() -> None:
     play = running(3)
     edit(play, suspended=True)
     play.until(lambda: not play.members())
@@ -26,7 +26,7 @@ def test_a_suspended_job_stops_its_world_and_lets_its_members_go() -> None:
     assert not [a for a in play.actions if isinstance(a, CreatePod)]
 
 
-def test_a_resumed_job_makes_its_members_anew_and_that_is_no_relaunch() -> None:
+def test_a_resumed_job_creates_its_members_again_and_that_is_not_a_relaunch() -> None:
     play = running(2, max_relaunches=0)
     edit(play, suspended=True)
     play.until(lambda: not play.members())
@@ -36,7 +36,7 @@ def test_a_resumed_job_makes_its_members_anew_and_that_is_no_relaunch() -> None:
     assert play.relaunches_used() == 0
 
 
-def test_a_job_that_begins_suspended_makes_no_pod_until_it_is_resumed_with_what_it_says_then() -> None:
+def test_a_job_that_begins_suspended_creates_no_pod_until_it_is_resumed_with_its_spec_of_then() -> None:
     play = Play(job(2))
     edit(play, suspended=True)
     play.run(60)
@@ -79,8 +79,8 @@ def test_the_pods_of_an_adopted_job_are_made_by_its_owner() -> None:
     assert not play.ended()
 
 
-def test_the_sidecar_of_a_pod_that_failed_is_told_to_end() -> None:
-    """The trainer's container has ended for good, and the pod would run on with the sidecar's."""
+def test_the_sidecar_of_a_failed_pod_is_ordered_to_finish() -> None:
+    """The trainer's container has ended for good, and the sidecar's container would keep the pod running."""
     play = running(2)
     actor = play["worker-1"]
     play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "Error", exit_code=129))
@@ -96,7 +96,7 @@ def test_members_of_another_owner_have_names_of_any_kind() -> None:
     assert set(play.members()) == {"a-x7k2p", "b", "c-3"}
 
 
-def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again() -> None:
+def test_the_next_pod_of_a_name_is_a_member_if_its_owner_reuses_names() -> None:
     play = Play(job(2, is_adopted=True))
     play.run(1)
     for number in range(2):
@@ -110,7 +110,7 @@ def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again
     assert held == {"db-0": ("u9", 0), "db-1": ("u8", 1)}
 
 
-def asked(play: Play) -> list[CreatePod]:
+def requested(play: Play) -> list[CreatePod]:
     return [action for action in play.actions if isinstance(action, CreatePod)]
 
 
@@ -132,7 +132,7 @@ def test_a_changed_template_is_for_new_pods_and_stops_nobody() -> None:
     assert not play.deleted()
 
 
-def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no_cost() -> None:
+def test_pods_that_could_not_start_are_recreated_with_the_changed_template_at_no_cost() -> None:
     play = Play(job(2, max_relaunches=0))
     play.until(lambda: len(play.actors) == 2)
     for member in ("worker-0", "worker-1"):
@@ -148,21 +148,21 @@ def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no
         "ImagePullBackOff."
     )
     assert not play.faults()
-    assert {pod.relaunches for pod in asked(play)} == {0}
+    assert {pod.relaunches for pod in requested(play)} == {0}
 
 
-def test_a_refused_pod_is_asked_for_at_once_when_the_template_was_changed() -> None:
+def test_a_refused_pod_is_requested_at_once_when_the_template_was_changed() -> None:
     play = Play(job(1))
     play.creates_pods = False
     for times in range(1, 5):
-        play.until(lambda times=times: len(asked(play)) == times, 100.0)
-        play.tell(CreateRejected(asked(play)[-1], "Pod is invalid: spec.hostPID"))
+        play.until(lambda times=times: len(requested(play)) == times, 100.0)
+        play.tell(CreateRejected(requested(play)[-1], "Pod is invalid: spec.hostPID"))
     play.creates_pods = True
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.until_running(1, 5.0)
 
 
-def test_the_pods_of_another_controller_are_its_own_to_make_anew() -> None:
+def test_pods_of_another_controller_are_not_recreated() -> None:
     play = Play(replace(job(1), is_adopted=True))
     play.run(0.1)
     play.appears("train-0", 0)
@@ -173,7 +173,7 @@ def test_the_pods_of_another_controller_are_its_own_to_make_anew() -> None:
     assert not play.deleted()
 
 
-def test_a_spare_that_could_not_start_is_made_anew_with_the_changed_template_too() -> None:
+def test_a_spare_that_could_not_start_is_recreated_with_the_changed_template_too() -> None:
     play = Play(job(1, spares=1))
     play.until(lambda: len(play.actors) == 2)
     play["worker-1"].unheard = True
@@ -181,10 +181,10 @@ def test_a_spare_that_could_not_start_is_made_anew_with_the_changed_template_too
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.run(10.0)
     assert play.deleted() == ["worker-1"]
-    assert [(pod.member, pod.rank_index) for pod in asked(play)[2:]] == [("worker-2", None)]
+    assert [(pod.member, pod.rank_index) for pod in requested(play)[2:]] == [("worker-2", None)]
 
 
-def test_a_job_that_is_resumed_before_its_world_has_stopped_trains_on_as_soon_as_it_has() -> None:
+def test_a_job_that_is_resumed_before_its_generation_has_stopped_continues_as_soon_as_it_has() -> None:
     play = running(2)
     edit(play, suspended=True)
     before = play.phase
@@ -194,11 +194,11 @@ def test_a_job_that_is_resumed_before_its_world_has_stopped_trains_on_as_soon_as
     play.until_next(2)
 
 
-def test_a_field_that_is_passed_over_is_told_once_as_long_as_it_stands_there() -> None:
+def test_an_ignored_field_is_reported_once_as_long_as_it_is_set() -> None:
     play = running(1)
     for remarks in (("a: not followed.",), ("a: not followed.", "b: not followed."), (), ("a: not followed.",)):
         edit(play, remarks=remarks)
-    assert [told.reason[0] for told in play.announced("FieldIgnored")] == ["a", "b", "a"]
+    assert [event.reason[0] for event in play.announced("FieldIgnored")] == ["a", "b", "a"]
 
 
 def test_an_edit_of_a_job_that_is_over_changes_nothing() -> None:

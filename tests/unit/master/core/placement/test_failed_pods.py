@@ -1,4 +1,4 @@
-"""Failed pods stay to be read, the newest of each rank index, and hold nothing."""
+"""The newest failed pods of each rank index are kept for their logs, and hold no resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVICTED = "Evicted: The node was low on resource: memory."
 
 
 def fail_again_and_again(play: Play, times: int, rank_index: int = 1) -> list[str]:
-    """The holder of this rank index fails, and so do its replacements."""
+    """Fails the member with this rank index, and its replacements."""
     failed = []
     for _ in range(times):
         holder = play.holder_of(rank_index)
@@ -41,12 +41,12 @@ def test_the_newest_of_a_rank_index_are_kept() -> None:
     assert len(play.deleted()) == 2, "another rank index has its own"
 
 
-def test_none_is_kept_where_the_user_wants_none() -> None:
+def test_no_failed_pod_is_kept_if_the_limit_is_0() -> None:
     play = running(2, keep_failed_pods=0)
     assert fail_again_and_again(play, 1) == play.deleted()
 
 
-def test_fewer_are_kept_as_soon_as_the_user_wants_fewer() -> None:
+def test_fewer_are_kept_as_soon_as_the_limit_is_lowered() -> None:
     play = running(2, keep_failed_pods=3)
     fail_again_and_again(play, 3)
     assert not play.deleted()
@@ -102,7 +102,7 @@ def test_one_that_the_platform_starts_again_is_deleted_at_once() -> None:
     assert play.deleted() == ["worker-1"]
 
 
-def test_a_new_master_waits_for_the_end_of_one_that_failed_by_the_word_of_the_last() -> None:
+def test_a_new_master_waits_for_the_end_of_a_pod_that_the_last_master_failed() -> None:
     play = running(2, keep_failed_pods=3, rules=(Rule((13,), "replace"),))
     play.crash("worker-1", code=13)
     play.until_next(2)
@@ -118,7 +118,7 @@ def test_a_new_master_waits_for_the_end_of_one_that_failed_by_the_word_of_the_la
 def test_a_deletion_that_was_refused_is_tried_again() -> None:
     play = running(2, keep_failed_pods=0)
     play.fail("worker-1")
-    play["worker-1"].gone = True  # whoever would delete it
+    play["worker-1"].gone = True  # it cannot be deleted
     (action,) = (a for a in play.actions if isinstance(a, DeletePod))
     play.tell(ActionFailed(action, "the API server does not answer"))
     play.run(6)
@@ -129,7 +129,7 @@ def test_a_deletion_that_was_refused_is_tried_again() -> None:
 
 
 def evict(play: Play, rank_index: int = 1) -> str:
-    """The kubelet takes the pod that holds this rank index, and leaves it to be read."""
+    """Has the kubelet evict the pod with this rank index, and leave it as failed."""
     holder = play.holder_of(rank_index)
     actor = play[holder]
     actor.running, actor.unheard, actor.failed = NO_GENERATION, True, 137
@@ -196,7 +196,7 @@ def test_the_pods_of_another_controller_are_its_own_to_keep() -> None:
     assert not play.deleted()
 
 
-def test_a_replacement_is_told_how_many_failed_before_it_and_how_many_members_are_wanted_now() -> None:
+def test_a_replacement_has_how_many_failed_before_it_and_how_many_members_are_desired_now() -> None:
     play = running(3, 2, relaunch_limit=9, grow_patience=1.0)
     for member in ("worker-1", "worker-3"):
         play.fail(member)
@@ -215,7 +215,7 @@ def test_a_replacement_is_told_how_many_failed_before_it_and_how_many_members_ar
     assert (newest.rank_index, newest.wanted) == (0, 2)
 
 
-def test_a_spare_that_takes_the_place_of_failed_pods_says_so_too() -> None:
+def test_a_spare_that_replaces_failed_pods_has_their_number_too() -> None:
     play = running(2, spares=1)
     play.run(3)
     play.fail("worker-1")
@@ -232,7 +232,7 @@ def test_a_spare_that_takes_the_place_of_failed_pods_says_so_too() -> None:
         ({"relaunch_limit": 0}, "its pods have failed as often as restartLimit (0) allows"),
     ],
 )
-def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], why: str) -> None:
+def test_a_rank_index_that_stays_vacant_is_reported_once_with_the_reason(policy: dict[str, int], why: str) -> None:
     play = running(3, 2, **policy)
     for lost in ("worker-1", "worker-3"):
         if lost in play.actors:
@@ -243,7 +243,7 @@ def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], w
     assert len(play.announced("ReplacementLimitReached")) == 1
 
 
-def test_of_many_members_that_are_no_more_the_newest_are_shown() -> None:
+def test_of_many_removed_members_the_newest_are_shown() -> None:
     play = running(1, max_relaunches=1000, keep_failed_pods=0)
     for number in range(70):
         play.until_running(1)

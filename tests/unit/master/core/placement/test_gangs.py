@@ -1,4 +1,4 @@
-"""A job for whose least members there is no room, beside others."""
+"""Admission of a job without room for its minimum number of members, beside other jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def short(members: int = 3, least: int = 3, room: int = 2) -> Play:
     return play
 
 
-def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
+def test_a_queued_job_deletes_its_pods_and_creates_none() -> None:
     play = short()
     play.tell(TurnTold(OLD))
     assert play.message == "waits for room behind a job of another namespace, which is older and lacks room too"
-    (told,) = play.announced("WaitingForCapacity")
-    assert "There is room for 2 of the 3 members that a generation needs" in told.reason
+    (event,) = play.announced("WaitingForCapacity")
+    assert "There is room for 2 of the 3 members that a generation needs" in event.reason
     play.until(lambda: not play.members())
     play.actions.clear()
     play.run(120)
@@ -31,7 +31,7 @@ def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
     assert (play.phase, play.faults()) == ("pending", [])
 
 
-def test_when_its_turn_comes_its_members_are_made_anew_at_no_cost() -> None:
+def test_when_a_job_is_admitted_its_members_are_created_again_at_no_cost() -> None:
     play = short()
     play.tell(TurnTold(OLD))
     play.until(lambda: not play.members())
@@ -67,7 +67,7 @@ def test_enough_members_with_room_are_no_lack() -> None:
     assert not play.lacks_room()
 
 
-def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> None:
+def test_a_suspended_job_is_not_queued_when_it_is_resumed() -> None:
     play = short()
     play.tell(TurnTold(OLD))
     play.until(lambda: not play.members())
@@ -77,10 +77,10 @@ def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> Non
     play.until_running(3)
 
 
-def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_without_it() -> None:
+def test_failed_scheduling_says_whether_the_job_waits_for_the_pod() -> None:
     waits, goes_on = short(3, 3, 2), short(3, 2, 1)
-    (told,) = waits.announced("FailedScheduling")
-    assert told.reason.endswith(" The job waits: a generation needs 3 members, and 2 can come.")
+    (event,) = waits.announced("FailedScheduling")
+    assert event.reason.endswith(" The job waits: a generation needs 3 members, and 2 can come.")
     assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("FailedScheduling")] == [
         "The job does not wait for it.",
         "The job waits: a generation needs 2 members, and 1 can come.",
@@ -96,7 +96,7 @@ def test_a_job_that_never_ran_is_pending_for_the_next_master_too() -> None:
     assert after.phase == "pending"
 
 
-def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended() -> None:
+def test_an_admission_is_reported_once_and_never_for_a_job_that_ends_or_is_suspended() -> None:
     play = short()
     for _ in range(2):
         play.tell(TurnTold(OLD))
@@ -109,8 +109,8 @@ def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended(
     assert over.tell(TurnTold(OLD)) == []
 
 
-def test_pods_that_were_given_back_are_no_losses_for_the_next_master() -> None:
-    """Where no member may be relaunched it would end the job for want of members that it has never had."""
+def test_pods_that_a_queued_job_deleted_are_not_losses_for_the_next_master() -> None:
+    """If they were, a job without relaunches would end for lack of members that it never had."""
     play = Play(job(3, max_relaunches=0))
     play.room = 2
     play.until(lambda: play.lacks_room())
@@ -136,13 +136,13 @@ def test_a_creation_whose_pod_was_never_shown_is_not_repeated_while_the_job_wait
         assert not [a for a in play.actions if isinstance(a, CreatePod)], what
 
 
-def test_a_pod_that_is_shown_after_it_was_given_back_goes_too() -> None:
+def test_a_pod_that_is_shown_after_its_job_was_queued_is_deleted_too() -> None:
     play = short()
     play.creates_pods = False
     play.lose("worker-1")
     play.run(1.0)
-    asked = next(a for a in reversed(play.actions) if isinstance(a, CreatePod) and a.member == "worker-3")
+    request = next(a for a in reversed(play.actions) if isinstance(a, CreatePod) and a.member == "worker-3")
     play.tell(TurnTold(OLD))
-    play.create(asked)
+    play.create(request)
     play.run(1.0)
     assert "worker-3" in play.deleted()

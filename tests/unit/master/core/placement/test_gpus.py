@@ -1,4 +1,4 @@
-"""Which GPUs each member has: tables."""
+"""Tables of the GPUs that each member gets."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_members_have_equal_shares(devices: tuple[str, ...], members: int, nproc
     assert gpus.shares(devices, members, nproc) == tuple(map(tuple, given))
 
 
-def test_ids_are_given_out_as_they_were_named() -> None:
+def test_devices_are_assigned_by_the_names_that_the_user_gave() -> None:
     assert gpus.shares(("GPU-a", "GPU-b"), 2, 1) == (("GPU-a",), ("GPU-b",))
     assert gpus.shares(MIG, 3, 1) == tuple((each,) for each in MIG)
 
 
 @pytest.mark.parametrize("members", range(2, 12))
 @pytest.mark.parametrize("nproc", range(1, 6))
-def test_nobody_shares_a_gpu_where_there_are_enough(members: int, nproc: int) -> None:
+def test_no_rank_shares_a_gpu_if_there_are_enough(members: int, nproc: int) -> None:
     given = gpus.shares(tuple(map(str, range(24))), members, nproc)
     used = [device for share in given for device in share]
     assert len(given) == members
@@ -70,7 +70,7 @@ def test_a_node_s_gpus_are_those_of_a_member() -> None:
     assert gpus.a_member(0, 2) == 0
 
 
-def test_who_has_what_is_one_sentence() -> None:
+def test_the_shares_of_all_members_are_one_sentence() -> None:
     four = EIGHT[:4]
     assert gpus.sentence(gpus.shares(four, 2, 2), four, "worker") == "GPUs: worker-0 has 0,1; worker-1 has 2,3"
     assert gpus.sentence(gpus.shares(EIGHT, 3, 2), EIGHT, "worker").endswith("; worker-2 has 4,5; not used: 6,7")
@@ -78,6 +78,6 @@ def test_who_has_what_is_one_sentence() -> None:
     assert many.endswith("worker-15 has 3; and so on, 40 members")
 
 
-def test_ranks_that_share_a_gpu_are_told() -> None:
+def test_ranks_that_share_a_gpu_are_reported() -> None:
     assert gpus.warning(gpus.shares(EIGHT[:2], 4, 1), 1) == "4 ranks share 2 GPUs: NCCL refuses two ranks on one GPU"
     assert gpus.warning(gpus.shares(EIGHT[:1], 2, 1), 1).startswith("2 ranks share 1 GPU: ")

@@ -1,4 +1,4 @@
-"""A job with a master, as a PyTorchJob has one: who has rank index 0, and who stands in for it."""
+"""A job with a member of role master, as in a PyTorchJob: which member has rank index 0, and what replaces it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_master_that_is_lost_is_replaced_by_a_master_while_the_workers_go_on()
     assert play.world == ["master-1", "worker-0", "worker-1"]
 
 
-def test_in_place_of_a_master_that_has_to_leave_a_master_is_made() -> None:
+def test_a_master_that_has_to_leave_is_replaced_by_a_master() -> None:
     play = with_master()
     actor = play["master-0"]
     play.tell(PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, "terminating", "evicted", grace=30.0))
@@ -47,7 +47,7 @@ def test_in_place_of_a_master_that_has_to_leave_a_master_is_made() -> None:
     assert play.world == ["master-1", "worker-0", "worker-1"]
 
 
-def test_a_spare_takes_the_place_of_a_lost_master_at_once() -> None:
+def test_a_spare_takes_the_rank_index_of_a_lost_master_at_once() -> None:
     play = with_master(2, spares=1)
     play.until(lambda: len(play.ready()) == 1)
     play.lose("master-0")
@@ -83,7 +83,7 @@ def test_a_master_that_follows_finds_the_pods_of_both_roles() -> None:
     assert not [a for a in after.actions if isinstance(a, CreatePod)]
 
 
-def test_what_is_passed_over_is_told_once() -> None:
+def test_what_is_ignored_is_reported_once() -> None:
     play = Play(job(2, remarks=("spec.x: not needed.",)))
     play.until_running(2)
     assert [a.reason for a in play.announced("FieldIgnored")] == ["spec.x: not needed."]

@@ -1,4 +1,4 @@
-"""Nodes that are not Ready or gone, and pods that do not go, do not start or may not be made."""
+"""Nodes that are not Ready or gone, and pods that are stuck terminating, blocked or refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pod(play: Play, member: str, **changes: object) -> PodSeen:
 def on_node(
     members: int = 4, least: int | None = None, there: tuple[str, ...] = ("worker-1",), **policy: object
 ) -> Play:
-    """A job that trains, with some members on the node of these tests."""
+    """A running job with some members on the node of these tests."""
     play = running(members, least, **policy)
     for member in there:
         play.tell(pod(play, member))
@@ -41,9 +41,8 @@ def left_to_its_owner(play: Play) -> None:
     play.adopt()
 
 
-def told_to_go(play: Play, member: str, grace: float, ahead: float = 0.0, **changes: object) -> None:
-    """Somebody deletes its pod; its kubelet is frozen, so that nothing becomes of it. `ahead`: seconds by which the
-    clock of the API server is."""
+def deleted_slowly(play: Play, member: str, grace: float, ahead: float = 0.0, **changes: object) -> None:
+    """Deletes a pod whose kubelet is frozen, so that it stays. `ahead`: seconds by which the API server's clock is."""
     ends_at = play.now + play.unix_offset + grace + ahead
     reason = f"it was deleted with {grace:.0f} s of grace"
     play.tell(pod(play, member, phase="terminating", reason=reason, grace=grace, ends_at=ends_at, **changes))
@@ -66,8 +65,8 @@ def test_a_member_that_reports_from_a_node_that_is_not_ready_is_left_alone() -> 
     assert play.generation.number == 1
     assert not play.deleted()
     assert not created(play)
-    (told,) = play.announced("NodeNotReady")
-    assert told.reason == (
+    (event,) = play.announced("NodeNotReady")
+    assert event.reason == (
         "Node node-2 is not Ready (Kubelet stopped posting node status). Members that still report from it continue "
         "training: worker-1."
     )
@@ -94,8 +93,8 @@ def test_half_of_the_job_that_is_silent_on_a_node_that_is_not_ready_is_not_the_m
     assert "node node-2 is not Ready" in verdicts[0].reason
 
 
-def test_a_master_that_hears_nobody_deletes_none_on_a_node_that_is_not_ready_either() -> None:
-    """Silence on nodes that are well says that it may be the master's own network."""
+def test_a_master_that_hears_no_member_deletes_none_on_a_node_that_is_not_ready_either() -> None:
+    """Silence on healthy nodes may be caused by the master's own network."""
     play = on_node()
     play.creates_pods = False
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
@@ -165,7 +164,7 @@ def test_a_member_whose_node_comes_back_before_its_replacement_stays() -> None:
     assert play.generation.number == 1
 
 
-def test_a_member_that_has_left_the_world_with_its_node_comes_back_with_it() -> None:
+def test_a_member_that_left_the_generation_with_its_node_comes_back_with_it() -> None:
     play = on_node(least=2)
     left_to_its_owner(play)
     play.tell(GONE)
@@ -175,7 +174,7 @@ def test_a_member_that_has_left_the_world_with_its_node_comes_back_with_it() -> 
     assert not play.deleted()
 
 
-def test_a_member_that_somebody_else_told_to_go_too_goes_though_its_node_comes_back() -> None:
+def test_a_member_that_has_another_reason_to_leave_leaves_although_its_node_comes_back() -> None:
     play = on_node()
     left_to_its_owner(play)
     play.tell(GONE)
@@ -199,7 +198,7 @@ def test_a_silent_member_on_a_node_that_was_deleted_is_given_up_at_once_and_by_f
 # -- pods that are to go ------------------------------------------------------------------------------------------
 def test_a_pod_that_is_deleted_is_replaced_while_it_trains() -> None:
     play = on_node()
-    told_to_go(play, "worker-1", 30)
+    deleted_slowly(play, "worker-1", 30)
     assert play.announced("MemberDraining")[0].reason == (
         "worker-1 has to leave (it was deleted with 30 s of grace) and has 30 s; a replacement is started."
     )
@@ -212,14 +211,14 @@ def test_the_shortest_grace_that_anybody_tells_counts() -> None:
     play = on_node(4, 3)
     play.creates_pods = False
     play.say(play["worker-1"], Leaving("SIGTERM", 30))
-    told_to_go(play, "worker-1", 8)
+    deleted_slowly(play, "worker-1", 8)
     assert "has only 8 s" in play.announced("MemberDraining")[1].reason
     took = play.until_next(3, 10)
     assert 2.9 < took < 3.5, "5 s before the end"
 
 
 def test_a_grace_that_is_nearly_over_is_believed_whatever_was_given() -> None:
-    """A master that comes late sees until when, not from when."""
+    """A new master sees when the grace ends, not when it began."""
     play = on_node(4, 3)
     play.creates_pods = False
     ends_at = play.now + play.unix_offset + 6
@@ -227,7 +226,7 @@ def test_a_grace_that_is_nearly_over_is_believed_whatever_was_given() -> None:
     assert play.until_next(3, 10) < 1.5
 
 
-def test_a_clock_that_differs_gives_no_more_than_the_grace() -> None:
+def test_a_clock_that_differs_does_not_lengthen_the_grace() -> None:
     play = on_node(4, 3)
     play.creates_pods = False
     ends_at = play.now + play.unix_offset + 3600
@@ -239,7 +238,7 @@ def test_a_pod_that_stays_on_a_frozen_node_goes_by_force_when_its_grace_has_run_
     play = on_node()
     play.stuck = {"worker-1"}
     play.tell(NOT_READY)
-    told_to_go(play, "worker-1", 15)
+    deleted_slowly(play, "worker-1", 15)
     play.until_next(4, 12)
     play.run(40)
     forced = [d for d in deletions(play, "worker-1") if d.grace == 0]
@@ -250,11 +249,11 @@ def test_a_pod_that_stays_on_a_frozen_node_goes_by_force_when_its_grace_has_run_
     assert play.announced("PodForceDeleted")
 
 
-def test_a_pod_that_stays_on_a_node_that_is_well_is_told_once_and_never_forced() -> None:
-    """A finalizer, a process that the kernel does not end."""
+def test_a_pod_that_stays_on_a_healthy_node_is_reported_once_and_never_forced() -> None:
+    """The cause is a finalizer, or a process that the kernel does not end."""
     play = on_node()
     play.stuck = {"worker-1"}
-    told_to_go(play, "worker-1", 15)
+    deleted_slowly(play, "worker-1", 15)
     play.run(300)
     assert len(play.announced("PodStuckTerminating")) == 1
     assert "its grace ran out 10 s ago: a finalizer" in play.announced("PodStuckTerminating")[0].reason
@@ -268,9 +267,9 @@ def test_a_pod_that_stays_on_a_node_that_is_well_is_told_once_and_never_forced()
 def test_a_pod_that_stays_though_all_of_it_has_ended_goes_by_force_on_a_node_that_is_well_too() -> None:
     play = on_node()
     play.stuck = {"worker-1"}
-    told_to_go(play, "worker-1", 15)
+    deleted_slowly(play, "worker-1", 15)
     play.run(14)
-    told_to_go(play, "worker-1", 1, has_ended=True)
+    deleted_slowly(play, "worker-1", 1, has_ended=True)
     play.run(9)
     assert all(d.grace > 0 for d in deletions(play, "worker-1"))
     play.run(3)
@@ -285,7 +284,7 @@ def test_a_forced_deletion_that_is_refused_is_tried_again() -> None:
     play = on_node()
     play.stuck = {"worker-1"}
     play.tell(NOT_READY)
-    told_to_go(play, "worker-1", 1)
+    deleted_slowly(play, "worker-1", 1)
     play.until(lambda: bool(play.announced("PodForceDeleted")), 20)
     del play.actors["worker-1"]
     play.tell(ActionFailed(deletions(play, "worker-1")[-1], "the API server is not reached"))
@@ -293,26 +292,26 @@ def test_a_forced_deletion_that_is_refused_is_tried_again() -> None:
     assert len([d for d in deletions(play, "worker-1") if d.grace == 0]) == 2
 
 
-def test_one_that_was_given_up_and_stays_goes_by_force_too() -> None:
+def test_a_pod_that_was_given_up_and_stays_is_forced_too() -> None:
     play = on_node()
     play.stuck = {"worker-1"}
     play.freeze("worker-1")
     play.tell(NOT_READY)
     play.until(lambda: bool(play.announced("SilentMemberDeleted")), 60)
-    said = play.announced("SilentMemberDeleted")[0].reason
-    assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in said
-    told_to_go(play, "worker-1", delete_pod.DELETE_GRACE)
+    reason = play.announced("SilentMemberDeleted")[0].reason
+    assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in reason
+    deleted_slowly(play, "worker-1", delete_pod.DELETE_GRACE)
     play.run(20)
     assert [d.grace for d in deletions(play, "worker-1")] == [delete_pod.DELETE_GRACE, 0]
     assert not play.announced("MemberDraining"), "it was our own word"
 
 
-def test_the_pod_of_its_name_that_a_stateful_set_makes_then_takes_the_place() -> None:
+def test_the_next_pod_of_a_stateful_set_with_its_name_takes_its_rank_index() -> None:
     play = on_node(2, 1)
     left_to_its_owner(play)
     play.tell(NOT_READY)
     play.stuck = {"worker-1"}
-    told_to_go(play, "worker-1", 2)
+    deleted_slowly(play, "worker-1", 2)
     assert play.announced("MemberDraining")[0].reason.endswith("and has 2 s; its owner creates a replacement.")
     play.until_next(1, 10)
     play.until(lambda: bool(play.announced("PodForceDeleted")), 20)
@@ -368,14 +367,14 @@ def begun(members: int, least: int) -> Play:
     return play
 
 
-def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_told_once() -> None:
+def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_reported_once() -> None:
     play = begun(3, 1)
     waits(play, 2)
     waits(play, 2, PULL)
     waits(play, 2)
-    (told,) = play.announced("PodBlocked")
+    (event,) = play.announced("PodBlocked")
     assert (
-        told.reason
+        event.reason
         == f"worker-2 cannot start on node node-2: {PULL}: not found. The kubelet keeps retrying; the job does not "
         "wait for it."
     )
@@ -400,13 +399,13 @@ def test_it_joins_when_the_image_is_there() -> None:
     play.until_running(2)
 
 
-def test_a_job_of_which_no_pod_can_start_says_so_and_does_not_fail() -> None:
+def test_a_job_whose_pods_cannot_start_reports_it_and_does_not_fail() -> None:
     play = begun(2, 2)
     waits(play, 0)
     waits(play, 1)
     play.run(pod_blocked.PATIENCE * play.spec.start_patience + 1)
-    (told,) = play.announced("JobCannotStart")
-    assert "2 members cannot start and 2 are needed" in told.reason
+    (event,) = play.announced("JobCannotStart")
+    assert "2 members cannot start and 2 are needed" in event.reason
     assert f"worker-0: {PULL}: not found" in play.message
     play.run(3600)
     assert len(play.announced("JobCannotStart")) == 1
@@ -425,7 +424,7 @@ def refuse(play: Play, action: CreatePod, *, is_final: bool = False) -> None:
     play.tell(CreateRejected(action, why if is_final else QUOTA.format(action.member), is_final))
 
 
-def test_a_quota_is_told_once_and_asked_again_slowly_and_nobody_waits() -> None:
+def test_a_quota_is_reported_once_and_retried_slowly_and_the_job_does_not_wait() -> None:
     play = begun(4, 2)
     for action in created(play)[2:]:
         refuse(play, action)
@@ -443,7 +442,7 @@ def test_a_quota_is_told_once_and_asked_again_slowly_and_nobody_waits() -> None:
     assert len(play.world) == 2
 
 
-def test_in_a_namespace_that_is_being_deleted_nothing_is_asked_for_any_more() -> None:
+def test_in_a_terminating_namespace_no_pod_is_requested_any_more() -> None:
     play = begun(3, 1)
     come_first = created(play)
     for action in come_first:
@@ -458,6 +457,6 @@ def test_in_a_namespace_that_is_being_deleted_nothing_is_asked_for_any_more() ->
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
 def test_a_clock_that_differs_by_an_hour_takes_no_pod_for_one_whose_grace_is_over(ahead: float) -> None:
     play = on_node(4, 3)
-    told_to_go(play, "worker-1", 30, ahead)
+    deleted_slowly(play, "worker-1", 30, ahead)
     play.run(30)
     assert not play.announced("PodStuckTerminating")

@@ -1,4 +1,4 @@
-"""Members whose sidecar has ended for good: their pod goes at once, and the next world waits for that."""
+"""Members whose sidecar has exited for good: their pod is deleted at once, and the next generation waits for that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown(play: Play, member: str, **more: object) -> PodSeen:
 
 
 def end_sidecar(play: Play, member: str, **more: object) -> None:
-    """The kubelet tells it; its ranks run on, and nobody hears of them."""
+    """Ends a sidecar, as the kubelet reports it; the member's ranks run on, and no message comes from them."""
     actor = play[member]
     session, actor.session, actor.unheard = actor.session, "", True
     if session:
@@ -29,19 +29,19 @@ def end_sidecar(play: Play, member: str, **more: object) -> None:
     play.tell(shown(play, member, sidecar_ended=KILLED, **more))
 
 
-def test_its_pod_is_deleted_and_the_world_stopped_in_the_step_in_which_the_platform_tells_it() -> None:
+def test_its_pod_is_deleted_and_the_generation_stopped_in_the_step_in_which_the_platform_reports_it() -> None:
     play = running(4, 3)
     end_sidecar(play, "worker-1")
     assert play.deleted() == ["worker-1"]
     assert {send.member for send in play.sent(Stop)} >= {"worker-0", "worker-2", "worker-3"}
-    (told,) = play.announced("SidecarExited")
-    assert told.reason == (
+    (event,) = play.announced("SidecarExited")
+    assert event.reason == (
         "The sidecar of worker-1 ended with exit code 137 and is not restarted, so the master cannot stop the member's "
         "ranks: it is left out, and its pod is deleted."
     )
 
 
-def test_the_next_world_begins_when_the_pod_is_gone() -> None:
+def test_the_next_generation_begins_when_the_pod_is_gone() -> None:
     play = running(4, 3)
     play.stuck.add("worker-1")
     end_sidecar(play, "worker-1")
@@ -52,7 +52,7 @@ def test_the_next_world_begins_when_the_pod_is_gone() -> None:
     assert "worker-1" not in play.world
 
 
-def test_a_pod_that_does_not_go_in_its_grace_holds_up_nobody_for_long() -> None:
+def test_a_pod_that_outlives_its_grace_does_not_delay_the_others_for_long() -> None:
     play = running(4, 3)
     play.stuck.add("worker-1")
     end_sidecar(play, "worker-1")
@@ -61,7 +61,7 @@ def test_a_pod_that_does_not_go_in_its_grace_holds_up_nobody_for_long() -> None:
     assert "worker-1" not in play.world
 
 
-def test_the_word_of_its_kubelet_that_all_of_it_has_ended_is_enough() -> None:
+def test_the_kubelets_report_that_all_of_the_pod_has_ended_is_enough() -> None:
     play = running(4, 3)
     play.stuck.add("worker-1")
     end_sidecar(play, "worker-1")
@@ -78,7 +78,7 @@ def test_a_sidecar_that_ends_while_the_others_stop_is_not_waited_for_but_for_its
     play.until_next(limit=5.0)
 
 
-def test_its_replacement_takes_its_place_and_is_one_of_a_failed_pod() -> None:
+def test_its_replacement_has_its_rank_index_and_counts_as_that_of_a_failed_pod() -> None:
     play = running(4)
     rank_index = play["worker-1"].rank_index
     end_sidecar(play, "worker-1")
@@ -88,7 +88,7 @@ def test_its_replacement_takes_its_place_and_is_one_of_a_failed_pod() -> None:
     assert [a.relaunches for a in play.actions if isinstance(a, PlacePod) and a.member == "worker-4"] == [1]
 
 
-def test_a_member_that_never_spoke_is_given_up_too_and_not_without_end() -> None:
+def test_a_member_that_never_reported_is_given_up_too_and_the_restarts_are_limited() -> None:
     play = running(4, 4, relaunch_limit=2)
     for _ in range(10):
         newest = max(play.actors, key=lambda name: int(name.rpartition("-")[2]))
@@ -102,13 +102,13 @@ def test_a_deletion_that_was_refused_is_tried_again() -> None:
     play = running(4, 3)
     play.stuck.add("worker-1")
     end_sidecar(play, "worker-1")
-    (asked,) = [action for action in play.actions if isinstance(action, DeletePod)]
-    play.tell(ActionFailed(asked, "the API server does not answer"))
+    (request,) = [action for action in play.actions if isinstance(action, DeletePod)]
+    play.tell(ActionFailed(request, "the API server does not answer"))
     play.run(2.0)
     assert len(play.deleted()) == 2
 
 
-def test_a_pod_that_nobody_would_make_again_is_kept_and_not_waited_for() -> None:
+def test_a_pod_that_would_not_be_recreated_is_kept_and_not_waited_for() -> None:
     play = running(4, 3)
     end_sidecar(play, "worker-1", has_controller=False)
     assert not play.deleted()

@@ -1,4 +1,4 @@
-"""What the core does for many members, new ones and lost ones, grows with their number, not with its square."""
+"""The core's work for many members, new or lost, grows with their number, not with its square."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def assert_linear(made: Callable[[int], Callable[[], object]]) -> None:
     assert many <= 1.5 * few * MANY / FEW, (few, many)
 
 
-def begun(members: int, **asked: object) -> State:
-    spec = replace(job(members), **asked)  # type: ignore[arg-type]
+def begun(members: int, **settings: object) -> State:
+    spec = replace(job(members), **settings)  # type: ignore[arg-type]
     state = State()
     step(state, Began(1, spec, None, 1_700_000_000.0), 0.0)
     return state
@@ -80,7 +80,7 @@ def test_pods_of_an_earlier_master_are_taken_over_in_linear_time() -> None:
     assert_linear(taken_over)
 
 
-def test_spares_for_many_who_are_in_doubt_are_asked_for_in_linear_time() -> None:
+def test_spares_for_many_suspected_members_are_requested_in_linear_time() -> None:
     def in_doubt(members: int) -> State:
         state = begun(members)
         listed(state)
@@ -97,7 +97,7 @@ def test_spares_for_many_who_are_in_doubt_are_asked_for_in_linear_time() -> None
 
 
 def greeted(members: int) -> tuple[State, list[PodSeen]]:
-    """Two of each node, all of which speak at once."""
+    """Two members on each node, all of which report at once."""
     state = begun(members)
     shown = [
         PodSeen(made.member, PodUid(f"uid-{made.member}"), made.role, made.rank_index, "running", node=f"node-{n // 2}")
@@ -111,14 +111,14 @@ def greeted(members: int) -> tuple[State, list[PodSeen]]:
 
 
 def woken(state: State, now: float) -> State:
-    """By all that is due until then; what is due in between is done then."""
+    """Handles at once everything that is due until then."""
     while (due := next_deadline(state)) is not None and due <= now:
         step(state, Woke(), now)
     return state
 
 
 def silent(members: int) -> tuple[State, list[PodSeen]]:
-    """The newest third of them is not heard any more, and is about to be judged."""
+    """Silences the newest third of the members, until just before the verdict."""
     state, shown = greeted(members)
     for n, _pod in enumerate(shown[: members - members // 3]):
         step(state, SidecarSaid(f"s{n}", Report(NO_GENERATION, "ready", 0, 0.0, 0.0, 0.0, 0, (), (), 0)), 4.5)
@@ -164,7 +164,7 @@ def test_deadlines_of_many_members_that_never_came_cost_each_its_own() -> None:
     assert_linear(late)
 
 
-def test_it_is_known_whose_place_is_taken_without_asking_everyone() -> None:
+def test_the_member_of_a_rank_index_is_known_without_a_walk_over_all() -> None:
     play = Play(job(4))
     play.until_running(4)
     play.fail("worker-2", 1)

@@ -1,5 +1,4 @@
-"""Pods of another controller that say their own rank index (an Indexed Job's, a JobSet's), made anew while the ones
-before them still terminate."""
+"""Pods that name their own rank index (an Indexed Job's, a JobSet's), recreated while the ones before terminate."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ def adopted(members: int, least: int) -> Play:
 
 
 def indexed(members: int, least: int) -> Play:
-    """An Indexed Job's pods, which train."""
+    """A running job of an Indexed Job's pods."""
     play = adopted(members, least)
     for index in range(members):
         play.appears(f"train-{index}-old", index)
@@ -29,12 +28,12 @@ def indexed(members: int, least: int) -> Play:
 
 
 def uncounted(play: Play, member: str) -> None:
-    """A pod that does not say its place comes."""
+    """Adds a pod that names no rank index."""
     play.create(CreatePod(MemberId(member), Role("worker"), None, NO_GENERATION, ""))
 
 
 def terminates(play: Play, member: str, grace: float = 30.0) -> None:
-    """Somebody deletes it, and it goes when its grace is over."""
+    """Deletes a pod, which is gone when its grace is over."""
     actor = play[member]
     play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", "it was deleted",
                       grace=grace))  # fmt: skip
@@ -42,7 +41,7 @@ def terminates(play: Play, member: str, grace: float = 30.0) -> None:
 
 
 def grow(play: Play, saving: str, members: int) -> None:
-    """A checkpoint is finished, and the world takes in who waits."""
+    """Finishes a checkpoint, so that waiting members join."""
     play.save(saving)
     play.save(saving)
     play.until_running(members)
@@ -52,7 +51,7 @@ def ranks(play: Play) -> dict[str, int]:
     return {member: int(place.rank_index) for member, place in play.places().items()}
 
 
-def test_two_that_are_made_anew_at_once_have_the_places_of_their_own_predecessors() -> None:
+def test_two_pods_that_are_recreated_at_once_get_the_rank_indexes_of_their_own_predecessors() -> None:
     for first, second in ((0, 1), (1, 0)):
         play = indexed(3, 1)
         terminates(play, "train-0-old")
@@ -64,7 +63,7 @@ def test_two_that_are_made_anew_at_once_have_the_places_of_their_own_predecessor
         assert ranks(play) == {"train-0-new": 0, "train-1-new": 1, "train-2-old": 2}
 
 
-def test_the_place_of_one_that_terminates_waits_for_its_own_successor() -> None:
+def test_the_rank_index_of_a_terminating_pod_waits_for_its_own_successor() -> None:
     play = indexed(3, 1)
     terminates(play, "train-1-old", 4.0)
     terminates(play, "train-0-old")
@@ -88,7 +87,7 @@ def test_it_trains_on_until_its_successor_is_ready() -> None:
     assert not play["train-1-old"].gone
 
 
-def test_one_beyond_the_size_of_the_job_takes_nobodys_place() -> None:
+def test_a_pod_beyond_the_size_of_the_job_takes_no_rank_index() -> None:
     play = indexed(4, 2)
     play.tell(SpecChanged(replace(play.spec, replicas=3)))
     play.lose("train-1-old")
@@ -105,7 +104,7 @@ def test_the_label_that_a_pod_came_with_is_not_rewritten() -> None:
     assert not [action for action in play.actions if isinstance(action, PlacePod)]
 
 
-def test_who_was_given_a_free_place_gives_way_to_the_one_that_says_it() -> None:
+def test_a_member_with_a_vacant_rank_index_gives_way_to_the_pod_that_names_it() -> None:
     play = adopted(3, 2)
     uncounted(play, "train-x")
     play.appears("train-2", 2)
@@ -119,7 +118,7 @@ def test_who_was_given_a_free_place_gives_way_to_the_one_that_says_it() -> None:
     assert (shown[0], shown[-1]) == (0, 1)
 
 
-def test_a_new_master_knows_who_said_its_place_and_who_was_given_one() -> None:
+def test_a_new_master_knows_which_members_named_their_rank_index_and_which_were_assigned_one() -> None:
     play = adopted(2, 1)
     play.appears("train-1", 1)
     uncounted(play, "train-x")
@@ -141,7 +140,7 @@ def test_a_new_master_knows_who_said_its_place_and_who_was_given_one() -> None:
     assert ranks(after) == {"train-x": 0, "another-1": 1}
 
 
-def test_pods_that_say_no_place_replace_whoever_goes() -> None:
+def test_pods_that_name_no_rank_index_replace_any_lost_member() -> None:
     play = adopted(2, 1)
     uncounted(play, "train-a")
     uncounted(play, "train-b")
@@ -153,12 +152,12 @@ def test_pods_that_say_no_place_replace_whoever_goes() -> None:
     assert set(ranks(play)) == {"train-b", "train-c"}
 
 
-def test_two_pods_that_say_the_same_place_and_stay_are_told_of() -> None:
+def test_two_pods_that_name_the_same_rank_index_and_stay_are_reported() -> None:
     play = indexed(2, 2)
     play.appears("other-1", 1)
     play.run(10.0)
-    (told,) = play.announced("RankIndexConflict")
-    assert told.reason == (
+    (event,) = play.announced("RankIndexConflict")
+    assert event.reason == (
         "other-1 and train-1-old both name rank index 1: train-1-old has it, and other-1 waits until train-1-old ends."
     )
     assert ranks(play) == {"train-0-old": 0, "train-1-old": 1}

@@ -1,4 +1,4 @@
-"""What a PS job keeps of all its tasks is what a walk over them finds."""
+"""The tally of a PS job agrees with a walk over all its tasks."""
 
 from __future__ import annotations
 

@@ -55,32 +55,32 @@ def exited() -> Exited:
 
 
 class Members:
-    """Each task of a job has one whose process runs; `trains`: and makes steps, but for parameter servers."""
+    """A job whose tasks all run; `trains`: all but the parameter servers also make steps."""
 
     def __init__(self, tasks: int, trains: bool) -> None:
         self.job, self.now, self.trains = PsState(), 0.0, trains
         self.hear(Began(1, ps_job(2, tasks - 3), None, 1.7e9))
         self.made = [each for each in self.hear(PodsListed(())) if isinstance(each, CreatePod)]
         assert len(self.made) == tasks
-        everybody = range(tasks)
+        numbers = range(tasks)
         with pytest.MonkeyPatch.context() as patched:  # one status for all of them is enough
             patched.setattr(status_batch, "flush", lambda _job: None)
-            for n in everybody:
-                for event in (self.pod(n), self.hello(n), said(n, READY)):
+            for n in numbers:
+                for event in (self.pod(n), self.hello(n), sent(n, READY)):
                     self.hear(event)
         saved = [each for each in self.hear(Woke()) if isinstance(each, SaveStatus)]
         starts = [each.message for each in self.hear(StatusSaved(saved[-1].version)) if isinstance(each, Send)]
         for n, start in enumerate(starts):
             assert isinstance(start, Start)
-            self.hear(said(n, Started(start.order, RUN, (90,))))
+            self.hear(sent(n, Started(start.order, RUN, (90,))))
         self.now = 1.0
-        for n in everybody:
-            self.hear(said(n, report(int(trains and n >= CHIEF))))
+        for n in numbers:
+            self.hear(sent(n, report(int(trains and n >= CHIEF))))
         self.hear(Woke())
         assert all(task.runs is not None for task in self.job.tasks.values())
 
     def hear(self, event: Event) -> list[Any]:
-        """As a pump does it."""
+        """Handles an event as a pump does."""
         job_kinds.describe(self.job)
         actions = job_kinds.step(self.job, event, self.now)
         job_kinds.check(self.job)
@@ -92,7 +92,7 @@ class Members:
         made, job = self.made[number], self.job.spec.name
         message = Hello(job, made.member, PodUid(made.member), made.role, made.rank_index, "", probe_port=9,
                         running=running, highest=running)  # fmt: skip
-        return said(number, message)
+        return sent(number, message)
 
     def pod(self, number: int, phase: str = "running") -> PodSeen:
         made = self.made[number]
@@ -113,20 +113,20 @@ def members_of(tasks: int, trains: bool = True) -> Members:
 READY = Ready(4000, 1, "T0", "")
 
 
-def said(number: int, message: FromSidecar) -> SidecarSaid:
+def sent(number: int, message: FromSidecar) -> SidecarSaid:
     return SidecarSaid(f"s{number}", message)
 
 
 class Cost(NamedTuple):
     tasks: int
-    """Whose state was looked at."""
+    """The tasks whose state was read."""
     lines: int
 
 
 def cost(monkeypatch: pytest.MonkeyPatch, members: Members, *events: Event) -> Cost:
-    """Of the last event. What comes before it wrote the status, which has a row for each task and is written once a
-    second."""
-    for event in (said(CHIEF, report(2 if members.trains else 0)), *events[:-1]):
+    """The cost of the last event. The events before it wrote the status, which has a row for each task and is written
+    once a second."""
+    for event in (sent(CHIEF, report(2 if members.trains else 0)), *events[:-1]):
         members.hear(event)
     with tasks_read(monkeypatch) as read:
         lines = lines_of(lambda: members.hear(events[-1]))
@@ -147,18 +147,18 @@ def tasks_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
 
 
 EVENTS: dict[str, Callable[[Members], tuple[Event, ...]]] = {
-    "a worker's report": lambda _: (said(WORKER, report(2)), said(WORKER, report(3))),
-    "a parameter server's report": lambda _: (said(PS, report(0)),),
-    "a step": lambda _: (said(WORKER, Stepped(RUN, 3, 0.1)),),
-    "a checkpoint": lambda _: (said(CHIEF, Saved(RUN, "/checkpoint", 2)),),
-    "a worker's exit": lambda _: (said(WORKER, exited()),),
-    "a report while a parameter server is away": lambda _: (said(PS, exited()), said(WORKER, report(3))),
-    "the exit of a worker that has lost its parameter server": lambda _: (said(PS, exited()), said(WORKER, exited())),
+    "a worker's report": lambda _: (sent(WORKER, report(2)), sent(WORKER, report(3))),
+    "a parameter server's report": lambda _: (sent(PS, report(0)),),
+    "a step": lambda _: (sent(WORKER, Stepped(RUN, 3, 0.1)),),
+    "a checkpoint": lambda _: (sent(CHIEF, Saved(RUN, "/checkpoint", 2)),),
+    "a worker's exit": lambda _: (sent(WORKER, exited()),),
+    "a report while a parameter server is away": lambda _: (sent(PS, exited()), sent(WORKER, report(3))),
+    "the exit of a worker that has lost its parameter server": lambda _: (sent(PS, exited()), sent(WORKER, exited())),
     "a connection's end": lambda _: (SidecarDisconnected(f"s{WORKER}"),),
     "a new connection": lambda members: (SidecarDisconnected(f"s{WORKER}"), members.hello(WORKER, RUN)),
-    "a member that leaves": lambda _: (said(WORKER, Leaving("eviction", 30.0)),),
+    "a member that leaves": lambda _: (sent(WORKER, Leaving("eviction", 30.0)),),
     "a pod that ends": lambda members: (members.pod(WORKER, "terminating"),),
-    "a report while the job ends": lambda members: (StopAsked("enough"), said(WORKER, report(3))),
+    "a report while the job ends": lambda members: (StopAsked("enough"), sent(WORKER, report(3))),
 }
 
 
@@ -166,18 +166,20 @@ EVENTS: dict[str, Callable[[Members], tuple[Event, ...]]] = {
 def test_an_event_of_one_member_touches_its_own_task_alone(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (cost(monkeypatch, made := members_of(tasks), *EVENTS[what](made)) for tasks in (FEW, MANY))
     assert few == many
-    assert few.tasks == (1 + MOST_NEIGHBOURS if what == "a new connection" else 1), "one that is back is told of others"
+    assert few.tasks == (1 + MOST_NEIGHBOURS if what == "a new connection" else 1), (
+        "a member that reconnects gets its neighbours"
+    )
 
 
-def test_a_report_costs_no_more_where_no_worker_makes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator's workers make none: whether others train is asked at each of them."""
+def test_a_report_costs_no_more_if_no_worker_makes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator's workers make no steps, so each report needs to know whether others train."""
 
     def overdue(tasks: int) -> Cost:
         members = members_of(tasks, trains=False)
         members.now += members.job.spec.start_patience
         for n in range(tasks):
-            members.hear(said(n, report(0)))
+            members.hear(sent(n, report(0)))
         assert len(members.job.late) == tasks - WORKER_0
-        return cost(monkeypatch, members, said(WORKER, report(0)), said(WORKER, report(0)))
+        return cost(monkeypatch, members, sent(WORKER, report(0)), sent(WORKER, report(0)))
 
     assert overdue(FEW) == overdue(MANY)

@@ -1,4 +1,4 @@
-"""A parameter server is moved to a pod of another size: made first, taken in behind a checkpoint, one at a time."""
+"""A parameter server moves to a pod with other resources: created first, used after a checkpoint, one at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_ps_whose_new_pod_was_lost_when_the_patience_for_a_checkpoint_was_over
     assert "no checkpoint was finished in 20 s" in play.announced("PsMigrationStarted")[0].reason
 
 
-def test_a_ps_that_has_what_is_wanted_again_stays_and_the_pod_on_its_way_goes() -> None:
+def test_a_ps_that_has_the_requested_resources_again_stays_and_the_new_pod_is_deleted() -> None:
     play = training(1, 1, ps_resources=("memory 4Gi",))
     play.room = 3
     resized(play, "memory 400Gi")

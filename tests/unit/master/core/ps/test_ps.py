@@ -1,4 +1,4 @@
-"""PS jobs: one member's fault is nobody else's, and what becomes of those who need each other."""
+"""PS jobs: a fault of one member does not stop the others, and tasks that need each other recover together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_of(play: PsPlay, member: str) -> Start:
     return message
 
 
-def test_every_task_gets_a_member_and_each_is_told_its_task() -> None:
+def test_every_task_gets_a_member_with_its_tf_config() -> None:
     play = PsPlay(ps_job(2, 2, evaluator=True))
     play.until_running()
     assert created(play) == [("ps-0", 0), ("ps-1", 1), ("chief-0", 0), ("worker-0", 0), ("worker-1", 1),
@@ -55,7 +55,7 @@ def test_every_task_gets_a_member_and_each_is_told_its_task() -> None:
 
 @pytest.mark.parametrize(("role", "member"), [("worker", "worker-1"), ("chief", "chief-0"), ("ps", "ps-0"),
                                               ("evaluator", "evaluator-0")])  # fmt: skip
-def test_a_crash_stops_nobody_else(role: str, member: str) -> None:
+def test_a_crash_stops_no_other_member(role: str, member: str) -> None:
     play = training(1, 2, evaluator=True)
     play.crash(member)
     play.until_running()
@@ -89,7 +89,7 @@ def test_lost_ones_of_several_roles_are_replaced_each_by_itself() -> None:
     assert stopped(play) == set()
 
 
-def test_one_that_has_failed_and_is_kept_is_not_reached_at_its_address_any_more() -> None:
+def test_a_failed_pod_that_is_kept_loses_its_address() -> None:
     play = training(1, 2)
     play.fail("ps-0", 137)
     play.until_running()
@@ -97,7 +97,7 @@ def test_one_that_has_failed_and_is_kept_is_not_reached_at_its_address_any_more(
     assert [(a.member, a.uid) for a in play.actions if isinstance(a, HidePod)] == [("ps-0", play["ps-0"].uid)]
 
 
-def test_a_silent_worker_is_replaced_and_nobody_else_is_told_anything() -> None:
+def test_a_silent_worker_is_replaced_and_no_other_member_gets_a_message() -> None:
     play = training(1, 2)
     play.freeze("worker-1")
     play.until(lambda: any(member == "worker-2" for member, _index in created(play)))
@@ -105,7 +105,7 @@ def test_a_silent_worker_is_replaced_and_nobody_else_is_told_anything() -> None:
     assert stopped(play) <= {"worker-1"}
 
 
-def test_a_master_that_hears_nobody_deletes_nobody() -> None:
+def test_a_master_that_hears_no_member_deletes_none() -> None:
     play = training(2, 2)
     for actor in play.actors.values():
         actor.unheard = True
@@ -152,7 +152,7 @@ def test_an_evaluator_may_look_at_the_last_checkpoint() -> None:
     assert play.ended() is not None
 
 
-def test_an_evaluator_that_goes_on_is_stopped_in_the_end() -> None:
+def test_an_evaluator_that_keeps_running_is_stopped_in_the_end() -> None:
     play = training(1, 1, evaluator=True)
     play.done("chief-0")
     play.until(lambda: play.ended() is not None, 90)
@@ -181,7 +181,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     assert "is in use by another process" in reason
 
 
-def test_restarts_in_place_use_one_budget_of_all() -> None:
+def test_restarts_in_place_use_one_budget_for_all_tasks() -> None:
     play = training(1, 2, max_restarts=1)
     play.crash("worker-0")
     play.until_running()
@@ -218,7 +218,7 @@ def test_what_is_no_error_of_tensorflow_is_no_effect(error: str) -> None:
     assert play.restarts_used() == 1
 
 
-def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in_place() -> None:
+def test_a_worker_that_makes_no_step_once_all_ps_are_back_is_restarted_in_place() -> None:
     play = training(1, 2)
     for actor in play.actors.values():
         actor.hung_at = play.now
@@ -247,16 +247,16 @@ def test_a_worker_whose_hooks_see_that_it_is_stuck_waits_neither_for_long_nor_fo
     assert play.announced("SessionStuck") == [], "a parameter server is away"
     play.until_running()
     took = play.until(lambda: bool(play.announced("SessionStuck")))
-    (told,) = play.announced("SessionStuck")
-    assert (told.member, took <= 1.0) == ("worker-0", True), "with its next report"
-    assert "the old session still blocks its process" in told.reason
+    (event,) = play.announced("SessionStuck")
+    assert (event.member, took <= 1.0) == ("worker-0", True), "with its next report"
+    assert "the old session still blocks its process" in event.reason
     play["worker-0"].is_stuck = False
     play.until_running()
     assert stopped(play) == {"worker-0"}
 
 
 def test_a_session_that_lost_its_server_when_no_member_was_lost_is_started_again_too() -> None:
-    """Or when another master was in charge."""
+    """A parameter server may also be lost under an earlier master."""
     play = training(1, 2)
     play["worker-1"].hung_at, play["worker-1"].is_stuck = play.now, True
     play.until(lambda: bool(play.announced("SessionStuck")))
@@ -268,7 +268,7 @@ def test_a_session_that_lost_its_server_when_no_member_was_lost_is_started_again
     assert play.restarts_used() == 0
 
 
-def test_a_script_that_has_begun_anew_since_the_ps_serves_is_not_taken_for_stuck() -> None:
+def test_a_script_that_has_restarted_since_the_ps_is_back_does_not_count_as_stuck() -> None:
     play = training(1, 2)
     play["worker-1"].hung_at = play.now
     play.lose("ps-0")
@@ -293,20 +293,20 @@ def test_a_ps_that_is_lost_before_anybody_trained_has_cost_no_step() -> None:
     assert play.announced("Recovered") == []
 
 
-def test_a_worker_that_never_connects_is_told_and_named_where_others_train() -> None:
+def test_a_worker_that_never_connects_is_reported_and_named_if_others_train() -> None:
     play = PsPlay(ps_job(1, 2))
     play.until_running()
     play["worker-1"].hung_at = play["worker-1"].started_at
     play.until(lambda: bool(play.announced("NoFirstStep")), limit=300.0)
-    (told,) = play.announced("NoFirstStep")
-    assert told.member == "worker-1"
-    assert "chief-0 and worker-0 train" in told.reason
+    (event,) = play.announced("NoFirstStep")
+    assert event.member == "worker-1"
+    assert "chief-0 and worker-0 train" in event.reason
     assert play.message == "all members run, but worker-1 has made no step yet"
     play.run(60.0)
     assert len(play.announced("NoFirstStep")) == 1
 
 
-def test_workers_of_a_coordinator_make_no_steps_and_nobody_wonders() -> None:
+def test_workers_of_a_coordinator_make_no_steps_and_are_not_reported() -> None:
     play = PsPlay(ps_job(1, 2))
     play.blind = frozenset({"worker"})
     play.until_running()
@@ -333,7 +333,7 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     assert config["cluster"]["worker"] == ["digits-worker-0:3333", "digits-worker-1:3333"]
     assert stopped(play) == set()
     play.tell(ScaleRequested(1))
-    assert play.message == "all members run", "nobody misses who has to go"
+    assert play.message == "all members run", "a removed task is not reported as missing"
     play.until(lambda: len(play.status()["seats"]) == 3)
     assert stopped(play) == {"worker-1"}
     assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
@@ -354,7 +354,7 @@ def test_a_size_that_it_cannot_have_is_refused_and_an_edited_one_is_taken() -> N
     assert len(play.announced("ScaleRequested")) == 1
 
 
-def test_a_size_that_is_asked_for_before_it_is_known_which_pods_there_are_makes_them_afterwards() -> None:
+def test_a_size_that_is_requested_before_the_first_list_of_pods_is_applied_after_it() -> None:
     play = PsPlay(ps_job(1, 1, most=2))
     play.tell(ScaleRequested(2))
     assert created(play) == []
@@ -372,27 +372,27 @@ def test_a_job_that_is_suspended_has_no_members_and_says_so() -> None:
     assert play.phase == "running"
 
 
-def test_a_tf_config_of_the_users_own_is_left_and_told() -> None:
+def test_a_tf_config_of_the_users_own_is_left_and_reported() -> None:
     play = PsPlay(ps_job(1, 1, tf_config_from="its container main"))
     (kept,) = play.announced("UserTfConfigFound")
     assert kept.reason.startswith("TF_CONFIG is set in its container main: members use it")
 
 
-def test_a_pod_that_the_platform_refuses_is_told_once_and_its_task_alone_waits() -> None:
+def test_a_pod_that_the_platform_refuses_is_reported_once_and_its_task_alone_waits() -> None:
     play = PsPlay(ps_job(1, 2))
     play.creates_pods = False
     play.run(0.1)
     refused = next(a for a in play.actions if isinstance(a, CreatePod) and a.member == "worker-1")
     play.tell(CreateRejected(refused, "exceeded quota"))
-    assert [told.member for told in play.announced("CreateRejected")] == ["worker-1"]
+    assert [event.member for event in play.announced("CreateRejected")] == ["worker-1"]
     assert "exceeded quota" in play.announced("CreateRejected")[0].reason
     stranger = replace(refused, member=MemberId("helper-1"))
     assert play.tell(CreateRejected(stranger, "exceeded quota")) == []
     assert play.tell(ActionFailed(EndJob(0, NO_GENERATION, "x"), "OSError: no")) == []
 
 
-def test_pods_that_an_earlier_master_made_have_their_tasks_though_it_has_left_no_word_of_them() -> None:
-    """It was killed before its first status was saved."""
+def test_pods_of_an_earlier_master_get_their_tasks_even_without_a_saved_status() -> None:
+    """The earlier master was killed before its first status was saved."""
     named = {"ps-0": ("ps", 0), "worker-7": ("worker", 1), "worker-8": ("worker", None), "helper-0": ("helper", 0)}
     actors = {
         member: Actor(MemberId(member), PodUid(f"u-{member}"), None if n is None else RankIndex(n), Role(role))
@@ -431,7 +431,7 @@ def test_a_new_master_takes_over_what_runs_and_disturbs_nobody() -> None:
 
 
 @pytest.mark.parametrize("later", [3.0, 20.0], ids=["its end is on its way", "it has ended"])
-def test_a_new_master_knows_who_has_ended(later: float) -> None:
+def test_a_new_master_knows_which_tasks_have_ended(later: float) -> None:
     before = training(1, 2, chief=False)
     before.done("worker-0")
     before.run(later)
@@ -471,7 +471,7 @@ def test_the_user_stops_it() -> None:
     assert play.message == "The job was stopped: enough."
 
 
-def test_what_is_said_before_a_hello_is_not_heard() -> None:
+def test_messages_before_a_hello_are_ignored() -> None:
     play = training(1, 1)
     assert play.tell(SidecarSaid("another", Exited(Generation(1, 1), (), 0))) == []
 
@@ -485,7 +485,7 @@ def test_a_question_is_answered_once_by_all_together() -> None:
     assert {member for member, _body in delivered[0].bodies} == {"ps-0", "chief-0", "worker-0"}  # type: ignore[union-attr]
 
 
-def test_the_status_is_written_once_a_second_at_most_where_nobody_waits_for_it() -> None:
+def test_the_status_is_written_once_a_second_at_most_if_nothing_waits_for_it() -> None:
     play = training(2, 3)
     saves = [a for a in play.actions if type(a).__name__ == "SaveStatus"]
     play.run(20)
@@ -493,7 +493,7 @@ def test_the_status_is_written_once_a_second_at_most_where_nobody_waits_for_it()
     assert 1 <= len(saves) <= 10
 
 
-def test_where_no_steps_are_seen_those_that_the_output_names_count() -> None:
+def test_if_no_steps_are_seen_those_in_the_output_count() -> None:
     pattern = r"global_step: (?P<step>\d+)"
     play = PsPlay(ps_job(1, 1, metrics_pattern=pattern))
     play.blind = frozenset(("chief", "worker"))

@@ -1,4 +1,4 @@
-"""A job that finds its own size, on the stage: measured by its reports, changed through its members."""
+"""Autoscaling on the stage: a job is measured by its reports and changed through its members."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ GROW = 2.0
 """Seconds after which growth no longer waits for a checkpoint."""
 
 
-def scaled(least: int, most: int, replicas: int, **asked: object) -> Play:
+def scaled(least: int, most: int, replicas: int, **settings: object) -> Play:
     """Steps take 0.37 s whatever the size: linear growth."""
     spec = replace(job(most, least), replicas=replicas, scaling="throughput", scale_cooldown=0.0, grow_patience=GROW)
-    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    play = Play(replace(spec, **settings))  # type: ignore[arg-type]
     play.pace = lambda world: 0.37
     play.until_running(replicas)
     return play
 
 
-def told(play: Play) -> dict[str, object]:
+def scaling_status(play: Play) -> dict[str, object]:
     play.run(2)
     assert play.saved is not None
     found = play.saved["scaling"]
@@ -40,7 +40,7 @@ def test_a_linear_job_grows_to_its_most() -> None:
     until(play, 2)
     until(play, 4)
     play.run(60)
-    found = told(play)
+    found = scaling_status(play)
     assert (found["condition"], found["continue"], found["current"]) == ("ReachMaxReplicas", False, 4)
     assert [each["members"] for each in found["sizes"]] == [1, 2, 4]  # type: ignore[attr-defined]
     assert found["next_evaluation"]
@@ -60,7 +60,7 @@ def test_one_that_gains_nothing_goes_back_and_stays() -> None:
     play.pace = lambda world: 0.37 * world / 2
     until(play, 4)
     play.until(lambda: play.has_settled(), 400)
-    found = told(play)
+    found = scaling_status(play)
     assert (found["condition"], found["continue"]) == ("ReachMaxMetric", False)
     assert len(play.world) == found["current"] == 1, "each further member adds nothing"
 
@@ -70,9 +70,9 @@ def test_without_room_it_goes_back_and_asks_for_it_again() -> None:
     play.room = 2
     play.until(lambda: play.wanted() == 4, 60)
     play.run(5)
-    assert told(play)["condition"] == "HasPendingPod"
+    assert scaling_status(play)["condition"] == "HasPendingPod"
     play.run(60)
-    found = told(play)
+    found = scaling_status(play)
     assert (found["condition"], found["continue"], found["current"], found["last"]) == ("Stop", False, 2, 4)
     assert "worker-2, worker-3" in str(found["message"])
     assert play.world == ["worker-0", "worker-1"]
@@ -91,28 +91,28 @@ def test_room_that_is_found_sooner_is_used() -> None:
     until(play, 4, 60)
 
 
-def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
+def test_a_user_who_scales_the_job_is_obeyed_and_autoscaling_pauses() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
     play.tell(ScaleRequested(1))
     play.run(200)
     assert len(play.world) == 1
     assert play.announced("ScaleRequested")[0].reason == "1 member requested instead of 2."
-    assert (told(play)["condition"], told(play)["continue"]) == ("Stop", False)
+    assert (scaling_status(play)["condition"], scaling_status(play)["continue"]) == ("Stop", False)
     assert play.announced("ScalingPaused")
 
 
-@pytest.mark.parametrize("asked", [ScalingAsked(), "edited"], ids=["asked", "edited"])
-def test_a_policy_that_is_asked_for_anew_or_edited_begins_anew(asked: Event | str) -> None:
+@pytest.mark.parametrize("change", [ScalingAsked(), "edited"], ids=["requested", "edited"])
+def test_a_policy_that_is_resumed_or_edited_starts_again(change: Event | str) -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
     play.tell(ScaleRequested(1))
     until(play, 1)
-    play.tell(SpecChanged(replace(play.spec, min_gain=0.4)) if isinstance(asked, str) else asked)
+    play.tell(SpecChanged(replace(play.spec, min_gain=0.4)) if isinstance(change, str) else change)
     until(play, 4)
 
 
-def test_the_elastic_jobs_own_size_is_no_hand_of_a_user() -> None:
+def test_the_size_in_the_elastic_job_is_not_a_users_request() -> None:
     play = scaled(1, 4, 1)
     play.tell(SpecChanged(play.spec))
     until(play, 2)
@@ -140,17 +140,17 @@ def test_the_next_master_knows_what_was_measured() -> None:
     play = scaled(1, 4, 1)
     until(play, 4)
     play.run(60)
-    before = told(play)
+    before = scaling_status(play)
     later = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now)
     later.pace = play.pace
     later.run(5)
-    after = told(later)
+    after = scaling_status(later)
     assert after["current"] == 4
     assert [each["members"] for each in after["sizes"]] == [1, 2, 4]  # type: ignore[attr-defined]
     assert after["decisions"] == before["decisions"]
 
 
-def test_where_no_whole_unit_lies_between_least_and_most_nothing_is_changed() -> None:
+def test_if_no_whole_unit_lies_between_the_limits_nothing_is_changed() -> None:
     play = scaled(1, 3, 3, node_unit=1)
     play.tell(SpecChanged(replace(play.spec, node_unit=4)))
     play.run(60)
@@ -171,7 +171,7 @@ def test_a_job_without_a_policy_is_left_alone() -> None:
      ({"node_unit": 3, "max_members": 6, "replicas": 3}, 3)],
     ids=["fewer", "more", "units"],
 )  # fmt: skip
-def test_limits_that_leave_the_current_size_out_are_kept_and_are_no_users_hand(
+def test_limits_that_exclude_the_current_size_are_kept_and_are_not_a_users_request(
     limits: dict[str, int], size: int
 ) -> None:
     play = scaled(1, 8, 1, min_gain=1.0)
@@ -182,13 +182,13 @@ def test_limits_that_leave_the_current_size_out_are_kept_and_are_no_users_hand(
     play.tell(SpecChanged(replace(play.spec, **limits)))  # type: ignore[arg-type]
     until(play, size, 60)
     assert not play.announced("ScalingPaused")
-    assert any(f"{size} instead of 4" in said.reason for said in play.announced("ScaleDecided"))
+    assert any(f"{size} instead of 4" in event.reason for event in play.announced("ScaleDecided"))
     play.run(300)
     assert limits.get("min_members", 1) <= play.wanted() <= limits.get("max_members", 8)
     assert play.wanted() % limits.get("node_unit", 1) == 0
 
 
-def test_the_size_that_a_user_asks_for_is_his_even_where_the_job_has_it() -> None:
+def test_a_size_that_a_user_requests_counts_even_if_the_job_has_it() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
     play.tell(ScaleRequested(2))
@@ -228,7 +228,7 @@ def test_a_job_without_a_policy_has_none_to_resume() -> None:
 def test_a_member_that_finds_its_room_in_time_is_no_reason_to_go_back() -> None:
     play = scaled(1, 4, 2)
     play.room = 2
-    play.until(lambda: told(play)["condition"] == "HasPendingPod", 60)
+    play.until(lambda: scaling_status(play)["condition"] == "HasPendingPod", 60)
     for actor in [each for each in play.actors.values() if each.waits]:
         actor.waits = False
         play.tell(play.pod(actor))

@@ -1,4 +1,4 @@
-"""What lines of the log say of the training: shown, and measured by where no steps are seen."""
+"""Training metrics from log lines: shown in the status, and used to measure the job if no steps are seen."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def writes(play: Play, member: str = "worker-0", pattern: str = PATTERN, rank: i
 
 
 def samples(play: Play, members: int) -> float:
-    """A second, in a world of so many."""
+    """Samples per second in a generation of so many members."""
     return next(row["samples_per_second"] for row in play.scaling()["sizes"] if row["members"] == members)
 
 
-def told(play: Play) -> dict[str, object]:
+def metrics_status(play: Play) -> dict[str, object]:
     play.run(11)
     assert play.saved is not None
     found = play.saved["metrics"]
@@ -42,11 +42,11 @@ def told(play: Play) -> dict[str, object]:
     return found
 
 
-def unseen(most: int = 4, **asked: object) -> Play:
-    """A job that finds its own size, of whose steps the hooks see nothing."""
+def unseen(most: int = 4, **settings: object) -> Play:
+    """A job with autoscaling whose steps the hooks do not see."""
     spec = replace(job(most, 1), replicas=1, scaling="throughput", scale_cooldown=0.0, grow_patience=2.0,
                    hang_detection=False, metrics_pattern=PATTERN)  # fmt: skip
-    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    play = Play(replace(spec, **settings))  # type: ignore[arg-type]
     _without_pages(play)
     play.until_running(1)
     return play
@@ -65,7 +65,7 @@ def test_the_default_reads_the_lines_of_the_imagenet_example() -> None:
     }  # fmt: skip
 
 
-def test_only_the_member_with_rank_0_is_given_the_pattern() -> None:
+def test_only_the_member_with_rank_0_receives_the_pattern() -> None:
     play = Play(job(2, metrics_pattern=PATTERN))
     play.until_running(2)
     assert {send.member: send.message.patterns for send in play.sent(Start)} == {  # type: ignore[union-attr]
@@ -80,7 +80,7 @@ def test_the_newest_numbers_are_shown_and_those_of_other_lines_stay() -> None:
     writes(play, step="100")
     writes(play, loss="2.25")
     writes(play, rank=1, loss="9")
-    found = told(play)
+    found = metrics_status(play)
     assert (found["loss"], found["step"], found["line"], found["problem"]) == (2.25, 100.0, "a line", "")
     assert str(found["time"]).endswith("Z")
 
@@ -90,48 +90,48 @@ def test_the_newest_numbers_are_shown_and_those_of_other_lines_stay() -> None:
     [({"loss": "nan"}, 'loss is "nan"'), ({"latency": "0"}, 'latency is "0"'), ({"latency": "-1"}, 'latency is "-1"'),
      ({"step": "soon"}, 'step is "soon"'), ({"rate": "0"}, 'rate is "0"'), ({"latency_ms": "1e400"}, 'is "1e400"')],
 )  # fmt: skip
-def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str], named: str) -> None:
+def test_an_invalid_number_is_ignored_and_reported_once(groups: dict[str, str], named: str) -> None:
     play = running(1, metrics_pattern=PATTERN)
     for _ in range(3):
         writes(play, **groups)
-    found = told(play)
+    found = metrics_status(play)
     assert named in str(found["problem"])
     assert not set(groups) & set(found)
     assert len(play.announced("MetricsInvalid")) == 1
     writes(play, **dict.fromkeys(groups, "1"))
-    assert told(play)["problem"] == ""
+    assert metrics_status(play)["problem"] == ""
     writes(play, **groups)
-    assert named in str(told(play)["problem"])
+    assert named in str(metrics_status(play)["problem"])
     assert len(play.announced("MetricsInvalid")) == 1
 
 
-def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
+def test_a_pattern_that_matches_nothing_is_reported_after_a_while() -> None:
     play = running(1, metrics_pattern=PATTERN)
     play.run(290)
     assert not play.announced("MetricsMissing")
     play.run(20)
-    (said,) = play.announced("MetricsMissing")
-    assert "No line of rank 0's output has matched" in said.reason
-    assert told(play)["problem"] == said.reason
+    (event,) = play.announced("MetricsMissing")
+    assert "No line of rank 0's output has matched" in event.reason
+    assert metrics_status(play)["problem"] == event.reason
     writes(play, loss="1")
-    assert told(play)["problem"] == ""
+    assert metrics_status(play)["problem"] == ""
 
 
-def test_one_that_is_too_slow_is_asked_of_no_later_generation() -> None:
+def test_a_pattern_that_is_too_slow_is_not_sent_to_later_generations() -> None:
     play = running(1, metrics_pattern=PATTERN)
     actor = play["worker-0"]
     play.say(actor, PatternDropped(actor.highest, PATTERN, "it took more than 50 ms of CPU for one line", "aaaa"))
-    assert "no longer used: on worker-0 it took more than 50 ms" in str(told(play)["problem"])
+    assert "no longer used: on worker-0 it took more than 50 ms" in str(metrics_status(play)["problem"])
     play.crash("worker-0")
     play.until_next(1)
     assert play.sent(Start)[-1].message.patterns == ()  # type: ignore[union-attr]
 
 
-def test_another_pattern_begins_anew_with_the_next_generation() -> None:
+def test_another_pattern_starts_again_with_the_next_generation() -> None:
     play = running(1, metrics_pattern=PATTERN)
     writes(play, loss="2.5")
     play.tell(SpecChanged(replace(play.spec, metrics_pattern="(?P<loss>x)")))
-    assert "loss" not in told(play)
+    assert "loss" not in metrics_status(play)
     play.crash("worker-0")
     play.until_next(1)
     assert play.sent(Start)[-1].message.patterns == ("(?P<loss>x)",)  # type: ignore[union-attr]
@@ -140,7 +140,7 @@ def test_another_pattern_begins_anew_with_the_next_generation() -> None:
 def test_the_next_master_knows_them() -> None:
     play = running(1, metrics_pattern=PATTERN)
     writes(play, loss="2.5")
-    told(play)
+    metrics_status(play)
     later = successor(play)
     later.run(12)
     assert later.saved is not None
@@ -149,7 +149,7 @@ def test_the_next_master_knows_them() -> None:
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 def logs(play: Play, seconds: float, latency: str = "", until: int = 0, group: str = "latency") -> None:
-    """Rank 0 writes a line each so many seconds: how many steps there have been, ten a line, or how long one took."""
+    """Has rank 0 write a line every so many seconds: the number of steps, ten a line, or the time of one step."""
     for number in range(1, 200):
         if len(play.world) == until or play.has_settled():
             return
@@ -172,22 +172,22 @@ def test_a_job_without_steps_that_are_seen_grows_by_its_log(seconds: float, late
 def test_milliseconds_and_steps_a_second_say_the_same_as_a_latency(group: str, text: str) -> None:
     play = unseen()
     logs(play, 2.0, text, until=4, group=group)
-    assert (told(play)["latency"], told(play)[group]) == (0.25, float(text))
+    assert (metrics_status(play)["latency"], metrics_status(play)[group]) == (0.25, float(text))
     assert samples(play, 1) == pytest.approx(4.0)
 
 
-def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
+def test_a_job_without_measurements_reports_it_and_keeps_its_size() -> None:
     play = unseen()
     for _ in range(30):
         _without_pages(play)
         play.run(20)
         writes(play, latency="nan")
     assert len(play.world) == 1
-    (said,) = play.announced("ScalingMetricMissing")
-    assert play.scaling()["message"] == said.reason
+    (event,) = play.announced("ScalingMetricMissing")
+    assert play.scaling()["message"] == event.reason
 
 
-def test_where_steps_are_seen_lines_measure_nothing() -> None:
+def test_if_steps_are_seen_lines_measure_nothing() -> None:
     spec = replace(job(4, 1), replicas=1, scaling="throughput", scale_cooldown=1e6, metrics_pattern=PATTERN)
     play = Play(spec)
     play.until_running(1)
@@ -198,11 +198,11 @@ def test_where_steps_are_seen_lines_measure_nothing() -> None:
 
 
 # -- how much a sample teaches ----------------------------------------------------------------------------------------
-def weighed(noise: str, **asked: object) -> Play:
+def weighed(noise: str, **settings: object) -> Play:
     """Growth is linear; a member's part of a step has 32 samples."""
     pattern = r"noise (?P<noise>\S+)"
     spec = replace(job(8, 1), replicas=1, scaling="efficiency", min_gain=0.45, scale_cooldown=0.0, grow_patience=2.0,
-                   metrics_pattern=pattern, **asked)  # type: ignore[arg-type]  # fmt: skip
+                   metrics_pattern=pattern, **settings)  # type: ignore[arg-type]  # fmt: skip
     play = Play(spec)
     play.batch, play.pace = 32, lambda world: 0.37
     play.until_running(1)
@@ -216,11 +216,11 @@ def weighed(noise: str, **asked: object) -> Play:
 def test_a_larger_batch_that_teaches_little_more_is_not_worth_its_members(noise: str, members: int) -> None:
     play = weighed(noise)
     assert play.wanted() == members
-    said = "the gradient noise is 64 samples, a member's batch 32" if noise == "64" else "samples"
-    assert said in play.scaling()["message"]
+    text = "the gradient noise is 64 samples, a member's batch 32" if noise == "64" else "samples"
+    assert text in play.scaling()["message"]
 
 
-def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_that_is_said() -> None:
+def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_the_reason_says_so() -> None:
     assert "The gradient noise is unknown, so throughput alone counts." in weighed("").scaling()["message"]
     play = weighed("64", keep_global_batch=True)
     assert play.wanted() == 8
@@ -231,23 +231,23 @@ def test_the_next_master_knows_the_noise() -> None:
     play = weighed("64")
     later = successor(play)
     later.run(5)
-    assert later.handed_over()["scaling"]["noise"] == [32.0, *[64.0] * 3], "the batch, and what was said"
+    assert later.handed_over()["scaling"]["noise"] == [32.0, *[64.0] * 3], "the batch, and the reported noise"
 
 
-def test_a_line_of_a_world_that_is_over_is_no_number_of_this_one() -> None:
+def test_a_line_of_an_ended_generation_does_not_count_for_this_one() -> None:
     play = running(1, metrics_pattern=PATTERN)
     actor, old = play["worker-0"], play.generation
     play.crash("worker-0")
     play.until_next(1)
     play.say(actor, LineMatched(old, 0, PATTERN, "a line", next(SERIALS), groups=(Group("loss", "9"),)))
-    assert "loss" not in told(play)
+    assert "loss" not in metrics_status(play)
 
 
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_the_next_master_knows_the_numbers_of_the_pattern_that_there_is(is_edited: bool) -> None:
     play = running(1, metrics_pattern=PATTERN)
     writes(play, loss="2.5")
-    assert told(play)["loss"] == 2.5
+    assert metrics_status(play)["loss"] == 2.5
     if is_edited:  # while no master was there
         play.spec = replace(play.spec, metrics_pattern="(?P<loss>x)")
-    assert told(successor(play)).get("loss") == (None if is_edited else 2.5)
+    assert metrics_status(successor(play)).get("loss") == (None if is_edited else 2.5)

@@ -32,13 +32,13 @@ def test_with_a_spare_a_lost_member_costs_no_start() -> None:
     assert play.member("worker-5")["rank_index"] is None, "there is a spare again"
 
 
-def test_where_less_is_enough_the_survivors_go_on_at_once() -> None:
+def test_if_fewer_are_enough_the_survivors_continue_at_once() -> None:
     play = running(4, 2)
     play.lose("worker-3")
     assert play.until_running(3) < 0.1
 
 
-def test_the_replacement_of_a_shrunk_world_joins_at_the_next_checkpoint() -> None:
+def test_the_replacement_joins_a_smaller_generation_at_the_next_checkpoint() -> None:
     play = running(4, 2)
     play.lose("worker-3")
     play.run(20)
@@ -64,7 +64,7 @@ def goes_on_from_what_no_save_was_seen_of(play: Play) -> None:
 
 
 def unseen(members: int, least: int) -> Play:
-    """It was restarted once; what its ranks have loaded is not said yet."""
+    """A job that was restarted once, and whose ranks have not reported yet what they have loaded."""
     play = running(members, least, grow_patience=600.0)
     play.run(2)
     for actor in play.actors.values():
@@ -74,12 +74,12 @@ def unseen(members: int, least: int) -> Play:
     return play
 
 
-def test_another_size_waits_a_minute_where_no_save_is_ever_seen() -> None:
+def test_a_resize_waits_a_minute_if_no_save_is_ever_seen() -> None:
     play = unseen(2, 1)
     goes_on_from_what_no_save_was_seen_of(play)
     play.tell(ScaleRequested(1))
-    (told,) = play.announced("ResizePending")
-    assert told.reason.endswith("checkpoint or in 60 s, since no save of its script was ever seen.")
+    (event,) = play.announced("ResizePending")
+    assert event.reason.endswith("checkpoint or in 60 s, since no save of its script was ever seen.")
     assert 59 < play.until_running(1, 65) < 62
     assert "No checkpoint was finished in 60 s" in play.announced("ResizeStarted")[-1].reason
 
@@ -94,7 +94,7 @@ def test_it_waits_no_longer_from_when_that_is_known() -> None:
     assert 59 < play.until_running(1, 65) < 62
 
 
-def test_it_waits_as_long_as_ever_where_a_save_was_seen_or_may_only_not_have_come_yet() -> None:
+def test_it_waits_as_long_as_before_if_a_save_was_seen_or_may_still_come() -> None:
     play = unseen(2, 1)
     play.save("worker-0")
     goes_on_from_what_no_save_was_seen_of(play)
@@ -108,7 +108,7 @@ def test_it_waits_as_long_as_ever_where_a_save_was_seen_or_may_only_not_have_com
     assert len(play.world) == 2
 
 
-def test_a_lost_member_that_may_not_be_replaced_shrinks_the_world() -> None:
+def test_a_lost_member_that_may_not_be_replaced_shrinks_the_generation() -> None:
     play = running(4, 2, max_relaunches=0)
     play.lose("worker-3")
     assert play.until_running(3) < 0.1
@@ -117,7 +117,7 @@ def test_a_lost_member_that_may_not_be_replaced_shrinks_the_world() -> None:
     assert not play.announced("ResizePending")
 
 
-def test_a_lost_member_that_may_not_be_replaced_ends_the_job_where_everyone_is_needed() -> None:
+def test_a_lost_member_that_may_not_be_replaced_ends_the_job_if_all_are_needed() -> None:
     play = running(4, max_relaunches=0)
     play.lose("worker-3")
     play.until(lambda: play.ended() is not None, 10.0)
@@ -146,7 +146,7 @@ def test_a_job_can_be_scaled_down_and_up() -> None:
 
 
 def test_a_job_that_is_made_as_small_as_what_is_left_of_it_keeps_what_is_left() -> None:
-    """A node is lost and there is no room for another: who asks for one member less gets the world that runs."""
+    """A node is lost and there is no room for another pod: scaling down by one member keeps the running generation."""
     play = running(4, 2)
     play.creates_pods = False
     play.lose("worker-1")
@@ -163,7 +163,7 @@ def test_a_job_that_is_made_as_small_as_what_is_left_of_it_keeps_what_is_left() 
     assert play.world == ["worker-0", "worker-3", "worker-2"]
 
 
-def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -> None:
+def test_a_pod_without_room_is_deleted_when_a_smaller_job_gives_its_rank_index_to_another() -> None:
     play = running(4, 2)
     play.room = 3
     play.lose("worker-1")
@@ -171,7 +171,7 @@ def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -
     play.until(lambda: bool(play.announced("FailedScheduling")))
     play.tell(ScaleRequested(3))
     play.run(5)
-    assert play.deleted() == ["worker-4"], "nobody needs it, and no spare is wanted"
+    assert play.deleted() == ["worker-4"], "it is not needed, and no spare is requested"
     play.room = None
     play.run(60)
     assert sorted(play.members()) == play.world == ["worker-0", "worker-2", "worker-3"]
@@ -186,14 +186,14 @@ def test_a_size_out_of_range_is_refused_with_the_range(replicas: int) -> None:
     assert play.wanted() == 4
 
 
-def test_a_world_is_a_multiple_of_the_node_unit() -> None:
+def test_a_generation_is_a_multiple_of_the_node_unit() -> None:
     play = running(4, 2, node_unit=2, max_relaunches=0)
     play.lose("worker-1")
     play.until_running(2)
     assert play.world == ["worker-0", "worker-2"]
 
 
-def test_a_restart_that_was_asked_for_is_done_at_once_or_at_the_checkpoint_and_costs_nothing() -> None:
+def test_a_requested_restart_is_done_at_once_or_at_the_checkpoint_and_costs_nothing() -> None:
     play = running(2)
     play.tell(RestartRequested())
     play.until(lambda: play.is_running() and play.generation.number == 2)
@@ -237,7 +237,7 @@ def test_a_pod_that_fails_again_and_again_uses_up_its_relaunches() -> None:
     assert len(play.world) == 1
 
 
-def test_a_member_that_joins_late_grows_the_world() -> None:
+def test_a_member_that_joins_late_grows_the_generation() -> None:
     play = Play(job(2, 1, start_patience=10.0))
     play.creates_pods = False
     play.run(0.1)
@@ -253,7 +253,7 @@ def test_a_member_that_joins_late_grows_the_world() -> None:
     play.until_running(2, 2)
 
 
-def test_the_status_says_what_a_world_that_runs_waits_for_and_takes_it_back() -> None:
+def test_the_status_says_what_a_running_generation_waits_for_and_takes_it_back() -> None:
     def message() -> object:
         return play.status()["message"]
 
@@ -283,10 +283,10 @@ def test_a_restart_that_is_refused_stops_nothing() -> None:
     play.tell(RestartRejected("train.py line 1: SyntaxError: invalid syntax"))
     play.run(5)
     assert play.generation == before
-    [told] = play.announced("RestartRejected")
-    assert told.severity == "warning"
+    (event,) = play.announced("RestartRejected")
+    assert event.severity == "warning"
     assert (
-        told.reason == "The restart is refused, and no rank was stopped: train.py line 1: SyntaxError: invalid syntax."
+        event.reason == "The restart is refused, and no rank was stopped: train.py line 1: SyntaxError: invalid syntax."
     )
 
 

@@ -1,4 +1,4 @@
-"""Sizes by the clock."""
+"""Sizes by schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def at(text: str) -> float:
         ("2026-11-21T12:00:00Z", 4, "2026-11-21T20:00:00Z", 4),
     ],
 )
-def test_the_entry_that_was_due_last_says_the_size(now: str, members: int, next_at: str, following: int) -> None:
+def test_the_entry_that_was_due_last_sets_the_size(now: str, members: int, next_at: str, following: int) -> None:
     due = scaling_schedule.due(OFFICE, "UTC", at(now))
     assert (due.members, due.next_at, due.next_members) == (members, at(next_at), following)
 
@@ -59,17 +59,17 @@ def test_a_moment_that_never_comes_is_no_size() -> None:
 
 
 # -- on the stage -----------------------------------------------------------------------------------------------------
-def playing(*entries: Entry, **asked: object) -> Play:
+def playing(*entries: Entry, **settings: object) -> Play:
     spec = replace(job(4, 1), replicas=3, scaling="schedule", schedule=entries, grow_patience=2.0)
-    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    play = Play(replace(spec, **settings))  # type: ignore[arg-type]
     play.until(lambda: play.stage == "running")
     return play
 
 
-def test_the_first_world_has_the_size_of_the_clock() -> None:
+def test_the_first_generation_has_the_size_of_the_schedule() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("30 22 * * *", 4))
     assert len(play.world) == 2
-    assert [said.reason for said in play.announced("ScaleDecided")] == [
+    assert [event.reason for event in play.announced("ScaleDecided")] == [
         "The schedule sets 2 members (0 22 * * *), and 4 from 2023-11-14T22:30:00.000Z on."
     ]
 
@@ -85,7 +85,7 @@ def test_the_size_changes_when_it_is_time_and_the_status_says_when_that_is() -> 
     assert play.now > 100
 
 
-def test_who_scales_by_hand_is_obeyed_until_the_schedule_is_asked_for_anew() -> None:
+def test_a_user_who_scales_the_job_is_obeyed_until_the_schedule_is_resumed() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("15 22 * * *", 4))
     play.tell(ScaleRequested(1))
     play.run(300)
@@ -124,7 +124,7 @@ def test_without_room_it_goes_back_and_asks_again() -> None:
     play.until(lambda: len(play.world) == 4, 500)
 
 
-def test_a_schedule_that_says_nothing_any_more_leaves_the_size() -> None:
+def test_a_schedule_without_further_entries_leaves_the_size() -> None:
     play = playing(NEVER)
     play.run(60)
     assert len(play.world) == 3
@@ -132,7 +132,7 @@ def test_a_schedule_that_says_nothing_any_more_leaves_the_size() -> None:
     assert play.scaling()["next_evaluation"] is None
 
 
-def test_room_that_is_found_sooner_is_used_as_the_clock_says_then() -> None:
+def test_room_that_is_found_sooner_is_used_as_the_schedule_says_then() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("15 22 * * *", 4))
     play.room = 2
     play.until(lambda: play.lacks_room_to_grow(), 300)

@@ -1,4 +1,4 @@
-"""How many members a job is to have: what the search does with a curve that it sees through noise."""
+"""How many members a job should have: what the search does with a noisy curve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def peaked_at_six(size: int) -> float:
 
 
 class Played:
-    """A job whose sizes make what a curve says; windows of five steps."""
+    """A job whose throughput follows a curve, measured in windows of five steps."""
 
     def __init__(self, curve: Curve, limits: Limits, size: int, policy: Policy = MOST_SAMPLES) -> None:
         self.curve, self.limits, self.size, self.policy = curve, limits, size, policy
@@ -129,7 +129,7 @@ def test_a_search_that_is_over_is_made_again_later_and_then_less_often() -> None
     assert size_policy.next_evaluation(played.search, played.policy) - ended == 2 * played.policy.evaluation
 
 
-def test_what_changed_beside_the_best_size_begins_the_search_anew() -> None:
+def test_a_change_beside_the_best_size_starts_the_search_again() -> None:
     played = Played(flat_from_four, Limits(1, 16), 1, Policy(cooldown=0.0)).settle()
     played.curve = lambda size: 100.0 * (size if size > 4 else min(size, 4))
     played.now = size_policy.next_evaluation(played.search, played.policy)
