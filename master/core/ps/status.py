@@ -1,4 +1,4 @@
-"""The status of a PS job: the document of any job, for all tasks together, with a row for each task's address."""
+"""The status of a PS job: one document for all tasks, as of any job, with a row for each address."""
 
 from __future__ import annotations
 

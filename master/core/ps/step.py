@@ -1,4 +1,4 @@
-"""The core of a PS job: passes each event to the task that it is about, then applies the rules about all tasks."""
+"""The core of a PS job: each event goes to its task, then the rules about all tasks apply."""
 
 from __future__ import annotations
 

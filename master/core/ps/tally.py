@@ -1,4 +1,4 @@
-"""Marks what is true of which tasks, updated as each task changes, so that no message costs a walk over all.
+"""Marks what is true of which tasks, so that no message costs a walk over all of them.
 
 `note` is called after each step of a task, and wherever else its marks may change. Rules look at the tasks that have
 changed since they last looked, and use the marks for all others.

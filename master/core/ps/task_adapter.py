@@ -1,4 +1,4 @@
-"""Connects the job with its tasks: passes events in, and a task's actions out, unchanged or as actions of the job.
+"""Connects the job with its tasks: events go in, actions come out, unchanged or as actions of the job.
 
 A task does not know the others. So the job adds to its Starts what they need to say about the others, numbers its pods
 among those of the role, writes one status for all tasks, and announces its own start and end.
