@@ -1,4 +1,4 @@
-"""The status of a PS job: one document for all tasks, as of any job, with a row for each address."""
+"""The status of a PS job: one document for all tasks, with a row for each address."""
 
 from __future__ import annotations
 
