@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.master.core.scaling.test_autoscaling import scaled, told, until
+from tests.unit.master.core.scaling.test_autoscaling import scaled, scaling_status, until
 
 pytestmark = pytest.mark.xdist_group("curve")
 
@@ -19,7 +19,7 @@ def grown() -> dict[str, object]:
     play = scaled(1, 4, 1)
     until(play, 4)
     play.run(60)
-    return told(play)
+    return scaling_status(play)
 
 
 def test_the_measured_sizes_are_drawn_with_the_decisions(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
-from tests.unit.master.core.scaling.test_autoscaling import scaled, told, until
+from tests.unit.master.core.scaling.test_autoscaling import scaled, scaling_status, until
 
 
 def test_the_status_has_the_fields_and_conditions_that_kubedl_has() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
-    shown = elasticjob_scaling.status(told(play))
+    shown = elasticjob_scaling.status(scaling_status(play))
     assert shown is not None
     worker = shown["worker"]
     assert (worker["elasticCondition"], worker["continue"]) == ("Continue", True)
@@ -29,6 +29,6 @@ def test_a_job_without_a_policy_shows_nothing() -> None:
 def test_what_the_status_shows_can_be_read_back() -> None:
     play = scaled(1, 4, 1)
     until(play, 4)
-    found = told(play)
+    found = scaling_status(play)
     assert elasticjob_scaling.told(elasticjob_scaling.status(found) or {}) == found
     assert elasticjob_scaling.told({}) is None
