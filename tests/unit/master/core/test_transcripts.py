@@ -220,7 +220,7 @@ def ps_lost() -> Play:
         message="Socket closed",
     )
     play.until_running()
-    play.until(lambda: any("All who" in each.reason for each in play.announced("Recovered")))
+    play.until(lambda: any("All workers" in each.reason for each in play.announced("Recovered")))
     play.done("chief-0")
     play.until(lambda: play.ended() is not None)
     return play
