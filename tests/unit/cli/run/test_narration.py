@@ -85,7 +85,9 @@ def test_the_summary_shows_equal_faults_once() -> None:
 
 
 def test_an_error_caused_by_the_end_of_another_rank_is_not_logged() -> None:
-    effect = event(1, "WorkerExited", "worker-0") | {"reason": "Rank 0 on worker-0 failed, as an effect of the first failure."}
+    effect = event(1, "WorkerExited", "worker-0") | {
+        "reason": "Rank 0 on worker-0 failed, as an effect of the first failure."
+    }
     assert logged(effect) == []
 
 
