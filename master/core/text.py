@@ -1,22 +1,22 @@
-"""Counts, durations, moments and what others have said, as they stand in a sentence."""
+"""Counts, durations, moments and quoted text, formatted for a sentence."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 LONGEST_SHOWN = 60
-"""Characters of what a user has written."""
+"""The most characters shown of a text that a user has written."""
 SENTENCE = 300
-"""Characters of what another program has said."""
+"""The most characters shown of a message of another program."""
 
 
 def seconds(value: float) -> str:
-    """A duration."""
+    """A duration with one decimal below ten seconds, else in whole seconds."""
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
 def exactly(value: float) -> str:
-    """A recovery is a matter of tenths: two decimals below ten seconds."""
+    """A duration with two decimals below ten seconds: recoveries differ by tenths."""
     return f"{value:.2f} s" if value < 10 else seconds(value)
 
 
@@ -25,13 +25,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def wanted(count: int, noun: str) -> str:
-    """`1 member is wanted`, `3 members are wanted`."""
-    return f"{counted(count, noun)} {'is' if count == 1 else 'are'} wanted"
+def requested(count: int, noun: str) -> str:
+    """`1 member is requested`, `3 members are requested`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'} requested"
 
 
 def moment(unix_time: float) -> str:
-    """RFC 3339, UTC."""
+    """A unix time as RFC 3339 in UTC, with milliseconds."""
     text = datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
@@ -41,6 +41,6 @@ def quoted(text: str, longest: int = LONGEST_SHOWN) -> str:
 
 
 def brief(text: object) -> str:
-    """One line of at most `SENTENCE` characters without a full stop: it stands within another sentence."""
+    """The text as one line of at most `SENTENCE` characters without a full stop, to stand within a sentence."""
     line = " ".join(str(text or "").split()).rstrip(".")
     return line if len(line) <= SENTENCE else f"{line[: SENTENCE - 1]}…"

@@ -57,7 +57,7 @@ def test_the_diagram_in_the_documents_is_the_table(folder: str, field: str, modu
 def test_what_is_not_in_the_table_is_a_bug() -> None:
     state = State()
     with pytest.raises(KeyError):
-        stages.move(state, "world started")
+        stages.move(state, "generation started")
     assert state.stage == GATHERING
 
 

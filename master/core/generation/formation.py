@@ -1,7 +1,7 @@
-"""Which members form the next generation; or, where none forms, why not, in one sentence.
+"""Which members form the next generation, or why none forms, in one sentence.
 
-`of` is the one place to look where a job stands still without a world. `GATES` are the reasons for waiting, in the
-order in which they are told; behind them the ready members are chosen. Nothing here changes the state.
+If a job waits without a generation, `of` is the one place to look. `GATES` are the reasons for waiting, in the order in
+which they are reported; after them the ready members are chosen. Nothing here changes the state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from outrider.master.core.generation import layout, observe_only, unsupervised
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import SILENT, Member, in_order
 from outrider.master.core.state.nodecheck import Check
-from outrider.master.core.text import counted, wanted
+from outrider.master.core.text import counted, requested
 from outrider.wire.ids import MemberId
 
 SUSPENDED = "The job is suspended."
 OWNER_SUSPENDED = "The owner of the pods is suspended."
-WAITS = "waits for room behind"
-NONE_WANTED = "the owner of the pods wants none; training goes on when it wants some again"
+WAITS = "queued behind"
+NONE_DESIRED = "the owner of the pods is scaled to 0; training continues when it is scaled up"
 NAMED = 5
 
 
@@ -27,13 +27,13 @@ class Formation(NamedTuple):
     """The next generation."""
 
     members: list[Member]
-    """In the order of their ranks; nobody where none forms."""
+    """The chosen members in the order of their ranks; empty if no generation forms."""
     reason: str
-    """Why none forms; else empty."""
+    """Why no generation forms; empty if one does."""
 
 
 def of(state: State) -> Formation:
-    """Of a job without a world."""
+    """The next generation of a job that has none, or the first reason against it."""
     for gate in GATES:
         if reason := gate(state):
             return Formation([], reason)
@@ -43,7 +43,7 @@ def of(state: State) -> Formation:
 
 
 def can_form(state: State) -> bool:
-    """The ready alone make a world, whoever else may come."""
+    """Whether the ready members alone form a generation, without those that may still come."""
     chosen = _chosen(state) if len(state.ready) >= state.spec.min_members else []
     return bool(chosen) and not _too_few_fit(state, chosen) and not _in_doubt(state, chosen)
 
@@ -54,8 +54,8 @@ def _suspended(state: State) -> str:
 
 
 def _past_the_lease(state: State) -> str:
-    """`membership.past_lease` may start one."""
-    why = "the master's Lease has lapsed: until it holds it again, only the last world may begin, as it was"
+    """Blocks a new generation without the Lease; `membership.past_lease` may still restart the last one."""
+    why = "the master has lost its Lease: until it is held again, only the last generation may restart, unchanged"
     return why if state.lease.lapsed else ""
 
 
@@ -64,7 +64,7 @@ def _behind_another_job(state: State) -> str:
 
 
 def _unlisted(state: State) -> str:
-    return "" if state.listed else "the platform has not told yet which members there are"
+    return "" if state.listed else "the platform has not listed the members yet"
 
 
 def _unsupervised(state: State) -> str:
@@ -73,25 +73,29 @@ def _unsupervised(state: State) -> str:
 
 
 def _too_few(state: State) -> str:
-    """O(1) but for who cannot come: this is asked at each message of each member that comes."""
+    """O(1) except for members that cannot come: this runs at each message of each starting member."""
     least, ready, can_come = state.spec.min_members, len(state.ready), len(state.ready) + len(state.coming)
     if ready >= least:
         return ""
     if state.nodecheck.check is not None:
         return measured(state.nodecheck.check)
-    if is_nobody_wanted(state):
-        return NONE_WANTED
-    held = state.members.keys() - state.ready - state.coming
-    needed, why = f"a world needs {counted(least, 'member')}", f"; {_who_is_held(state, held)}" if held else ""
+    if is_scaled_to_zero(state):
+        return NONE_DESIRED
+    blocked = state.members.keys() - state.ready - state.coming
+    needed, why = _needed(state), f"; {_what_blocks(state, blocked)}" if blocked else ""
     if can_come >= least:
-        return f"waiting for {_named(state, state.coming)}: {needed}, and {_so_many(ready)} ready{why}"
-    if held and state.members[min(held)].cannot_start:
-        return no_start(state, [m for m in (state.members[each] for each in held) if m.cannot_start])
-    return f"waiting for members: {needed}, and {_so_many(can_come)} there{why}"
+        return f"waiting for {_named(state, state.coming)}: {needed}, {_so_many(ready)} ready{why}"
+    if blocked and state.members[min(blocked)].cannot_start:
+        return no_start(state, [m for m in (state.members[each] for each in blocked) if m.cannot_start])
+    return f"waiting for members: {needed}, {_so_many(can_come)} available{why}"
+
+
+def _needed(state: State) -> str:
+    return f"a generation needs at least {counted(state.spec.min_members, 'member')}"
 
 
 def _worth_waiting_for(state: State) -> str:
-    """Not after a fault: the survivors go on at once then."""
+    """Waits for members that can come soon; not after a fault, when the survivors continue at once."""
     if not (state.patient and state.coming):
         return ""
     ready = len(state.ready)
@@ -101,16 +105,16 @@ def _worth_waiting_for(state: State) -> str:
         return ""
     if state.nodecheck.check is not None:
         return measured(state.nodecheck.check)
-    return f"waiting for {_named(state, state.coming)}: {wanted(state.target, 'member')}, and {_so_many(ready)} ready"
+    return f"waiting for {_named(state, state.coming)}: {requested(state.target, 'member')}, {_so_many(ready)} ready"
 
 
 def _observed(state: State) -> str:
-    why = "the job is only observed, and something of its last world may still run"
+    why = "the job is only observed, and processes of its last generation may still run"
     return why if observe_only.is_busy(state) else ""
 
 
 def _helps_to_measure(state: State) -> str:
-    """Some of the ready help to measure a new one: moments."""
+    """Waits while ready members help to measure a new one, which takes moments."""
     check = state.nodecheck.check
     return measured(check) if check is not None and check.helpers and not check.training else ""
 
@@ -126,10 +130,10 @@ GATES: tuple[Callable[[State], str], ...] = (
     _observed,
     _helps_to_measure,
 )
-"""Each gives a sentence, or none where it has nothing against a world."""
+"""Each returns its reason against a generation, or an empty text if it has none."""
 
 
-# -- who is chosen ------------------------------------------------------------------------------------------------
+# -- the chosen members -------------------------------------------------------------------------------------------
 def _chosen(state: State) -> list[Member]:
     return layout.choose((state.members[i] for i in state.ready), state.indexes, state.spec.node_unit)
 
@@ -138,8 +142,8 @@ def _too_few_fit(state: State, chosen: list[Member]) -> str:
     if len(chosen) >= state.spec.min_members:
         return ""
     unit = f" in whole units of {state.spec.node_unit}" if state.spec.node_unit > 1 else ""
-    needed = f"a world needs {counted(state.spec.min_members, 'member')}{unit}"
-    return f"{needed}, and of {len(state.ready)} that are ready {len(chosen) or 'none'} can be in it"
+    fit = f"only {len(chosen)}" if chosen else "none"
+    return f"{_needed(state)}{unit}, and {fit} of the {len(state.ready)} ready members can be in it"
 
 
 def _in_doubt(state: State, chosen: list[Member]) -> str:
@@ -147,12 +151,12 @@ def _in_doubt(state: State, chosen: list[Member]) -> str:
     if not doubted:
         return ""
     are = "is" if len(doubted) == 1 else "are"
-    return f"{_named(state, doubted)} {are} not heard: no world begins before it is known why"
+    return f"{_named(state, doubted)} {are} silent: no generation starts before the cause is known"
 
 
 # -- words --------------------------------------------------------------------------------------------------------
 def suspended(state: State) -> str:
-    """By whom."""
+    """Whether the user or the owner has suspended the job, in a sentence."""
     return SUSPENDED if state.placement.suspend_wanted else OWNER_SUSPENDED
 
 
@@ -161,55 +165,57 @@ def waits_behind(state: State, behind: str) -> str:
 
 
 def neighbour(state: State, job: str) -> str:
-    """Names of other namespaces are nobody's business."""
+    """The name of another job, but not of one in another namespace, whose names are private."""
     is_near = job.partition("/")[0] == str(state.spec.name).partition("/")[0]
     return job if is_near else "a job of another namespace"
 
 
-def is_nobody_wanted(state: State) -> bool:
-    """The owner wants no pods and has taken them all."""
+def is_scaled_to_zero(state: State) -> bool:
+    """Whether the owner wants no pods and has removed all of them."""
     wants_none = state.spec.is_adopted and state.placement.owner.size == 0
     return wants_none and not any(member.is_usable for member in state.members.values())
 
 
-def no_start(state: State, held: list[Member]) -> str:
-    """Pods cannot start, and without them there are too few."""
-    first = min(held, key=lambda member: member.id)
+def no_start(state: State, blocked: list[Member]) -> str:
+    """Why too few members can start, with the first of those that cannot."""
+    first = min(blocked, key=lambda member: member.id)
     return (
-        f"no world can form: {counted(len(held), 'member')} cannot start and {state.spec.min_members} are needed; "
-        f"{first.id}: {first.pod_reason}"
+        f"no generation can form: {counted(len(blocked), 'member')} cannot start and {state.spec.min_members} are "
+        f"needed; {first.id}: {first.pod_reason}"
     )
 
 
 def measured(check: Check) -> str:
-    """Its present round."""
+    """The present round of a node check, in a few words."""
     count = sum(map(len, check.groups))
-    return f"check round {check.number}: {counted(count, 'member')} measured" if count else "a node check begins"
+    return f"check round {check.number}: {counted(count, 'member')} measured" if count else "a node check starts"
 
 
-def _who_is_held(state: State, held: set[MemberId]) -> str:
-    """The first of those whom nobody waits for, and why. What the platform says of it stands by itself, as in the
-    status of an ElasticJob, so that it is not said twice there."""
-    first = state.members[min(held)]
-    more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+def _what_blocks(state: State, blocked: set[MemberId]) -> str:
+    """The first member that cannot take part, and why.
+
+    The platform's own reason stands by itself, as in the status of an ElasticJob, which then does not repeat it.
+    """
+    first = state.members[min(blocked)]
+    more = f" (and {len(blocked) - 1} more)" if len(blocked) > 1 else ""
     if (first.unschedulable or first.cannot_start) and first.pod_reason:
         return f"{first.id}: {first.pod_reason}{more}"
-    return f"{first.id} {_why_held(first)}{more}"
+    return f"{first.id} {_why_blocked(first)}{more}"
 
 
-def _why_held(member: Member) -> str:
+def _why_blocked(member: Member) -> str:
     if member.leaving:
         return f"has to leave ({member.leaving})"
     if member.deleting or member.pod_phase == "terminating":
         return "is being deleted"
     if member.unschedulable:
-        return "finds no room"
+        return "cannot be scheduled"
     if member.cannot_start:
         return "cannot start"
     if member.life == SILENT:
-        return "is not heard"
+        return "is silent"
     if member.sidecar_ended:
-        return "has no sidecar any more"
+        return "has lost its sidecar"
     return "was not ready in time" if member.overdue else "cannot take part"
 
 

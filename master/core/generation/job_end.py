@@ -1,7 +1,7 @@
-"""The end of a job. Everyone is told to finish, what cannot be told is deleted, and EndJob is said when all know it.
+"""The end of a job: every member receives Finish, the others are deleted, then EndJob follows.
 
-Exit codes: 0 where every rank ended with 0 or the user stopped the job; otherwise that of the first rank to fail, 128 +
-the number for a signal.
+The job's exit code is 0 if every rank ended with 0 or the user stopped the job. Otherwise it is the code of the first
+rank to fail; for a signal 128 + its number.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from outrider.wire.messages.generation import Stop
 from outrider.wire.messages.membership import Finish
 
 FINISH_PATIENCE = 5.0
-"""Seconds that members have for acknowledging Finish once nothing runs any more."""
+"""Seconds that members have to acknowledge Finish once nothing runs any more."""
 DELETE_GRACE = 5.0
 
 
 def succeed(state: State, how: str = "") -> None:
-    """Every rank of every member ended with 0."""
+    """Ends the job as succeeded: every rank of every member ended with 0."""
     if state.is_over:
         return
     how = how or f"All ranks ended with code 0 after {counted(state.progress.high_step, 'step')}."
@@ -29,7 +29,7 @@ def succeed(state: State, how: str = "") -> None:
 
 
 def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
-    """The job cannot go on."""
+    """Ends the job as failed."""
     if state.is_over or (state.members and observe_only.would(state, "end the job as failed", reason)):
         return
     detail = (("exit_code", str(code)), *((("traceback", traceback),) if traceback else ()))
@@ -47,7 +47,7 @@ def stop_now(state: State, reason: str, *, hard: bool = False) -> None:
 
 
 def _stop_world(state: State, reason: str, hard: bool) -> None:
-    """With the script's graces: Finish alone would end everything at once."""
+    """Stops the ranks with the script's grace periods: Finish alone would end all of them at once."""
     world = state.world
     if world is None:
         return
@@ -67,7 +67,7 @@ def _finish(state: State, code: int, phase: str, reason: str) -> None:
         if phase == "stopped" and any(isinstance(o.message, Stop) for o in member.orders.values()):
             state.ending[member.id] = False
         else:
-            tell(state, member)
+            finish(state, member)
     spec = state.spec
     grace = spec.handler_grace + spec.save_grace if phase == "stopped" or was_stopping else 0.0
     state.deadlines.set(("finish", ""), state.now + grace + FINISH_PATIENCE)
@@ -75,13 +75,16 @@ def _finish(state: State, code: int, phase: str, reason: str) -> None:
     state.save_status(reason)
 
 
-def tell(state: State, member: Member) -> None:
-    """Finish to one member; a pod that was never heard is deleted instead, one that is being made when it is seen."""
+def finish(state: State, member: Member) -> None:
+    """Orders one member to finish, or deletes its pod if it never sent a Hello.
+
+    A pod that is still being created is handled when the platform shows it.
+    """
     code, reason = state.exit_code or 0, state.message
     if member.uid is None:
         return
     state.ending[member.id] = not state.lease.lapsed
-    if state.lease.lapsed:  # nobody can be told to finish, nor deleted, before it is held again: `advance`
+    if state.lease.lapsed:  # no Finish and no deletion before the Lease is held again: `advance`
         return
     if member.pod_phase == ENDED_WELL:
         return
@@ -95,44 +98,44 @@ def tell(state: State, member: Member) -> None:
 
 
 def appeared(state: State, member: Member) -> None:
-    """Seen or heard for the first time when the job is over already."""
+    """Finishes a member that is seen or heard for the first time when the job is already over."""
     if state.stage == FINISHING and member.id in state.members and member.id not in state.ending:
-        tell(state, member)
+        finish(state, member)
     state.stirred = True
 
 
 def advance(state: State) -> None:
-    """Members that have stopped are told to finish; when all have acknowledged it, the job is over."""
+    """Orders members that have stopped to finish; when all have acknowledged that, the job is over."""
     if state.stage != FINISHING or state.lease.lapsed:
         return
-    for member_id in [i for i, told in state.ending.items() if not told]:
+    for member_id in [i for i, is_ordered in state.ending.items() if not is_ordered]:
         member = state.members.get(member_id)
         if member is None:
             del state.ending[member_id]
         elif member.life == SILENT or not any(isinstance(o.message, Stop) for o in member.orders.values()):
-            tell(state, member)
-    waits = _makes_pods(state) or any(not told for told in state.ending.values())
-    if not waits and not any(orders.is_told_to_finish(m) and m.life == "alive" for m in state.members.values()):
+            finish(state, member)
+    waits = _creates_pods(state) or not all(state.ending.values())
+    if not waits and not any(orders.has_finish(m) and m.life == "alive" for m in state.members.values()):
         _end(state)
 
 
-def _makes_pods(state: State) -> bool:
-    """A pod was asked for and has not been shown: only when it is can it be deleted."""
-    asked = [m for m in state.members.values() if m.uid is None]
-    return any(not m.create_failures or state.deadlines.at(("create", m.id)) is None for m in asked)
+def _creates_pods(state: State) -> bool:
+    """Whether a requested pod is not shown by the platform yet: it can only be deleted once it is."""
+    requested = [m for m in state.members.values() if m.uid is None]
+    return any(not m.create_failures or state.deadlines.at(("create", m.id)) is None for m in requested)
 
 
 def unheard(state: State, member: Member) -> None:
-    """A member that was still to end something, and is silent: nobody waits for it, it is deleted at the end."""
+    """Stops waiting for a silent member that has not finished; its pod is deleted at the end."""
     if state.stage == FINISHING and member.orders:
-        reason = f"{member.id} is not heard any more, so nobody waits for it at the end of the job."
+        reason = f"{member.id} is silent, so the end of the job does not wait for it."
         state.announce("MasterCannotReachMember", reason, member.id, warning=True)
         member.life = SILENT
         readiness.refresh(state, member)
 
 
 def overdue(state: State) -> None:
-    """Some have not acknowledged: their pods are deleted."""
+    """Deletes the pods of members that have not acknowledged Finish in time."""
     if state.stage == FINISHING:
         hurry(state, "it did not acknowledge the end of the job in time")
     if state.stage == FINISHING:
@@ -140,10 +143,10 @@ def overdue(state: State) -> None:
 
 
 def hurry(state: State, reason: str) -> None:
-    """Everything that is there is deleted, and what is being made as soon as it is there."""
+    """Deletes the pods of all members that are still awaited; pods being created follow when they are shown."""
     if state.stage != FINISHING:
         return
-    if state.lease.lapsed:  # nothing can be deleted now; `overdue` sees to it once the Lease is held again
+    if state.lease.lapsed:  # nothing can be deleted now; `overdue` tries again once the Lease is held
         state.deadlines.set(("finish", ""), state.now)
         return
     for member in state.members.values():
@@ -159,10 +162,10 @@ def hurry(state: State, reason: str) -> None:
 
 
 def _end(state: State) -> None:
-    stages.move(state, "everyone knows")
+    stages.move(state, "end acknowledged")
     for member in state.members.values():
         if member.life == SILENT and member.uid is not None and member.has_controller:
-            why = f"{member.id} is deleted: it is silent, so it cannot be told that the job is over."
+            why = f"{member.id} is deleted: it is silent, so it cannot receive the order to finish."
             state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
     for key in (("finish", ""), ("status", "")):
         state.deadlines.cancel(key)

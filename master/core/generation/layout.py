@@ -1,5 +1,7 @@
-"""Who is in a world and with which ranks. The order is by role, then by rank index: a replacement gets its
-predecessor's ranks, and a member keeps its own for as long as nobody before it comes or goes."""
+"""The members of a generation and their ranks, ordered by role, then by rank index.
+
+A replacement gets its predecessor's ranks, and a member keeps its own as long as no member before it comes or goes.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ ROLE_ORDER = {"chief": 0, "master": 1, "worker": 2, "ps": 3, "evaluator": 4}
 
 
 def choose(candidates: Iterable[Member], indexes: range, node_unit: int) -> list[Member]:
-    """The members of the next world in the order of their ranks: those with a wanted rank index, in whole units."""
-    wanted = [m for m in candidates if m.rank_index is not None and m.rank_index in indexes]
-    wanted.sort(key=_rank_order)
-    return wanted[: len(wanted) - len(wanted) % max(node_unit, 1)]
+    """The members of the next generation in rank order: those with one of these rank indexes, in whole units."""
+    chosen = [m for m in candidates if m.rank_index is not None and m.rank_index in indexes]
+    chosen.sort(key=_rank_order)
+    return chosen[: len(chosen) - len(chosen) % max(node_unit, 1)]
 
 
 def places(members: list[Member]) -> dict[MemberId, Place]:
-    """Gives each its group rank and its ranks."""
+    """Assigns each member its group rank and its ranks."""
     role_sizes: dict[Role, int] = {}
     for member in members:
         role_sizes[member.role] = role_sizes.get(member.role, 0) + member.nproc

@@ -1,8 +1,8 @@
 """Forming, starting and stopping a generation.
 
-Laws: the world's status is saved before anyone is told of it, so that no master that follows can form another one of
-the same number; a world is stopped everywhere in the very step that learns of a fault; and the next one forms in the
-very step in which the last survivor has stopped and is ready again: no timer stands between a crash and the restart.
+Laws: the status of a generation is saved before any Start is sent, so that no later master can form another generation
+of the same number. A generation is stopped on all members in the step that learns of a fault. The next one forms in the
+step in which the last survivor has stopped and is ready again: no timer stands between a crash and the restart.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
 from outrider.wire.messages.generation import Start, Stop
 
-SAVES_TOLD, PRINTS_TOLD = 16, 32
+SAVES_SENT, PRINTS_SENT = 16, 32
 START_OVERDUE = 60.0
-"""Seconds after which a Start without an answer is a fault of that member."""
+"""Seconds after which a Start that a member has not answered is a fault of that member."""
 WRITE_DELAY = 0.5
 
 
 def try_form(state: State) -> None:
-    """Forms the next generation, where one may."""
+    """Forms the next generation if nothing is against it."""
     if state.stage == GATHERING and (chosen := formation.of(state).members):
         _form(state, chosen)
 
@@ -42,7 +42,7 @@ def _form(state: State, chosen: list[Member]) -> None:
     world = decide(state, chosen)
     state.save_status(
         f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
-        f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
+        f"{counted(world.world_size, 'rank')}; it is saved before it starts.",
     )
 
 
@@ -63,7 +63,7 @@ def decide(state: State, chosen: list[Member]) -> World:
     )
     state.progress.first_world = state.progress.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
-    stages.move(state, "world decided")
+    stages.move(state, "generation decided")
     state.world, state.left, state.patient = world, None, False
     state.resize, state.restart_wanted = "", ""
     state.deadlines.cancel(("resize", ""))
@@ -72,14 +72,14 @@ def decide(state: State, chosen: list[Member]) -> World:
 
 
 def start(state: State) -> None:
-    """The world is saved: tell everyone."""
+    """Sends Start to all members of the saved generation."""
     world = state.world
     assert world is not None
-    stages.move(state, "world started")
+    stages.move(state, "generation started")
     state.message = f"generation {world.generation} starts"
     allowed = max_restarts(state)
-    saves = tuple(list(state.progress.saves.items())[-SAVES_TOLD:])
-    prints = tuple([each for each in state.progress.prints.items() if each[1]][-PRINTS_TOLD:])
+    saves = tuple(list(state.progress.saves.items())[-SAVES_SENT:])
+    prints = tuple([each for each in state.progress.prints.items() if each[1]][-PRINTS_SENT:])
     generation_resume.begin(state, world)
     for place in world.places.values():
         member = state.members[place.member]
@@ -165,17 +165,19 @@ def _rendezvous_line(world: World, place: Place) -> tuple[tuple[str, str], ...]:
 
 
 def max_restarts(state: State) -> int:
-    """The user's own number, else an inner launcher's, else ours."""
+    """The limit of restarts that the user gave to Outrider, else that of an inner launcher, else the default."""
     if not state.spec.max_restarts_asked:
-        asked = [m.max_restarts for m in state.members.values() if m.max_restarts is not None]
-        if asked:
-            return max(asked)
+        requested = [m.max_restarts for m in state.members.values() if m.max_restarts is not None]
+        if requested:
+            return max(requested)
     return state.spec.max_restarts
 
 
 def stop(state: State, reason: str) -> None:
-    """Stops the world everywhere at once. A world that nobody has been told of is only forgotten, and that of a job
-    that is over ends with it."""
+    """Stops the generation on all members at once.
+
+    A generation for which no Start was sent is only forgotten; that of a job that is over ends with the job.
+    """
     world = state.world
     if world is None or state.stage == STOPPING or state.is_over:
         return
@@ -183,7 +185,7 @@ def stop(state: State, reason: str) -> None:
         return
     drop_fetches(state, world)
     if state.stage == COMMITTING:
-        stages.move(state, "world dropped")
+        stages.move(state, "generation dropped")
         state.world, state.message = None, reason
         readiness.stir(state)
         return
@@ -205,7 +207,7 @@ def _what(state: State, world: World) -> str:
 
 
 def leave(state: State) -> None:
-    """Nothing of the old generation runs any more, as far as anybody can tell."""
+    """Leaves the old generation: as far as is known, none of its processes runs any more."""
     world = state.world
     assert world is not None
     state.deadlines.cancel(("stop", str(world.generation.number)))
@@ -221,7 +223,7 @@ def _stop(state: State, world: World, member: Member, reason: str) -> None:
 
 
 def drop_fetches(state: State, world: World) -> None:
-    """No copy of a checkpoint is waited for any more."""
+    """Drops all orders to fetch replicas, and the deadlines for them."""
     for kind in ("fetch", "copied"):
         state.deadlines.cancel((kind, str(world.generation.number)))
     for member_id in world.places:
@@ -234,11 +236,13 @@ def drop_fetches(state: State, world: World) -> None:
 
 
 def stop_member(state: State, member: Member, generation: Generation, reason: str, *, hard: bool = False) -> None:
-    """Orders one member to end everything of this generation and of lower ones; of a higher one too, that an earlier
-    master began past its Lease."""
+    """Orders one member to end all processes of this generation and of lower ones.
+
+    A higher generation that an earlier master started after losing its Lease is stopped too.
+    """
     generation = max(generation, member.highest)
     orders.drop_starts(state, member, generation)
-    if orders.is_told_to_stop(member, generation):
+    if orders.has_stop(member, generation):
         return
     spec = state.spec
     graces = (0.0, 0.0, 0.0) if hard else (spec.stop_grace, spec.handler_grace, spec.save_grace)
@@ -249,26 +253,29 @@ def stop_member(state: State, member: Member, generation: Generation, reason: st
 
 
 def refuse_used_port(state: State, member: Member) -> None:
-    """It offers the port of an earlier generation, of which it has not heard: the Start was lost, and the master that
-    gave it is no more. The others of that generation may still try to meet there, so another port is asked for."""
+    """Requests a new port from a member that offers the port of an earlier generation.
+
+    The member never received that generation's Start, and the master that sent it is gone. Other members of that
+    generation may still try to meet at the port.
+    """
     generation, port = state.met.get(member.id, (NO_GENERATION, 0))
     is_current = state.world is not None and state.world.generation == generation
     if is_current or member.ready is None or member.ready.port != port or member.ready.after >= generation:
         return
-    reason = f"Generation {generation} never began on {member.id}: its port is not offered again."
+    reason = f"Generation {generation} never started on {member.id}, whose port it used: a new port is needed."
     stop_member(state, member, generation, reason)
 
 
 def give_up_waiting(state: State, number: str) -> None:
-    """Every grace has run out and some have still not stopped."""
+    """Continues without the members that have not stopped within all grace periods."""
     world = state.world
     if world is None or state.stage != STOPPING or str(world.generation.number) != number:
         return
     for member_id in sorted(world.waiting):
         state.announce(
             "StopOverdue",
-            f"{member_id} has not ended the processes of generation {world.generation} in the time that all graces "
-            f"together allow; the next generation forms without it.",
+            f"{member_id} has not ended the processes of generation {world.generation} within all grace periods; the "
+            f"next generation forms without it.",
             member_id,
             warning=True,
         )

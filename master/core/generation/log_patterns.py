@@ -1,4 +1,4 @@
-"""What the ranks' output is searched for: the patterns of rules, and that of the job's numbers."""
+"""The patterns that ranks' output is searched for: those of rules, and that of the job's metrics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from outrider.master.core.state.job import State
 
 
 def of(state: State, place: Place) -> tuple[str, ...]:
-    """At this place of the world, each once."""
+    """The patterns for one member of the generation, each once."""
     rules = (rule.log_pattern for rule in state.spec.rules)
-    wanted = (*rules, state.spec.metrics_pattern if place.first_rank == 0 else "")
+    patterns = (*rules, state.spec.metrics_pattern if place.first_rank == 0 else "")
     return tuple(
-        dict.fromkeys(pattern for pattern in wanted if pattern and pattern not in state.rules.dropped_patterns)
+        dict.fromkeys(pattern for pattern in patterns if pattern and pattern not in state.rules.dropped_patterns)
     )

@@ -1,12 +1,12 @@
 """Orders to sidecars: numbered, and repeated to the member's current connection until they are acknowledged.
 
-A message can be lost with its connection and a sidecar can be restarted between order and answer, so an order is not
-done because it was sent. It is repeated after 0.5 s, then more slowly up to every 2 s, and at once on a new
-connection. Doing it twice is harmless on the other side. A Stop makes every older Start to the same member pointless
-and replaces it.
+A message can be lost with its connection, and a sidecar can be restarted between order and answer, so a sent order may
+not have been carried out. It is repeated after 0.5 s, then more slowly up to every 2 s, and at once on a new
+connection. Carrying it out twice is harmless. A Stop replaces every older Start to the same member.
 
-A member that was told to stop has all graces, and some time more, from the moment in which it could hear of it: the
-generation may have begun to stop long before, with the member's link down or another master in charge.
+A member that is ordered to stop has all grace periods, and some time more, from the moment at which it could receive
+the order: the generation may have begun to stop long before, while the member was not connected or another master was
+in charge.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from outrider.wire.messages.node_check import Check
 FIRST_REPEAT = 0.5
 SLOWEST_REPEAT = 2.0
 CHECK_REPEAT = 5.0
-"""For an order whose answer takes seconds by its nature."""
+"""Seconds between repetitions of an order whose answer takes seconds by its nature."""
 STOP_SLACK = 10.0
-"""Seconds beyond all graces: after that a member that does not stop is left out."""
+"""Seconds beyond all grace periods after which the job continues without a member that has not stopped."""
 NUMBERS = 1_000_000
-"""Order numbers a term: a sidecar answers to a new master what an earlier one ordered, and that acknowledges nothing
-else only where no two masters use the same number."""
+"""Order numbers in each term. A sidecar may answer an earlier master's order to a new master; with distinct numbers
+such an answer never acknowledges another order."""
 UNENDED = 10.0
-"""Seconds that its sidecar then has to end it the hard way, before its pod is deleted."""
+"""Seconds that the sidecar of such a member then has to kill its trainer before its pod is deleted."""
 
 
 def give(
@@ -44,7 +44,7 @@ def give(
     reason: str,
     generation: Generation | None = None,
 ) -> OrderId:
-    """Gives a new order; it waits for a connection where there is none."""
+    """Gives a member a new order, which waits if the member is not connected."""
     number = OrderId((state.term - 1) * NUMBERS + state.next_order)
     state.next_order += 1
     message = make(number)
@@ -58,37 +58,37 @@ def give(
 
 
 def acknowledge(state: State, member: Member, number: OrderId) -> Order | None:
-    """Takes the order off the list; None where it was not on it."""
+    """Removes an acknowledged order from the member's list; None if it was not there."""
     state.deadlines.cancel(("order", f"{member.id}/{number}"))
     order = member.orders.pop(number, None)
-    if order is not None and isinstance(order.message, Stop) and not _is_told_to_stop_anything(member):
+    if order is not None and isinstance(order.message, Stop) and not _has_any_stop(member):
         state.deadlines.cancel(("unended", member.id))
     return order
 
 
 def longest_stop(spec: JobSpec) -> float:
-    """Seconds after which a Stop that was heard is overdue; the sidecar counts as many before it kills its trainer."""
+    """Seconds after which a received Stop is overdue; the sidecar waits as long before it kills its trainer."""
     return spec.save_grace + max(spec.stop_grace, spec.handler_grace) + STOP_SLACK
 
 
 def await_stopped(state: State, member: Member) -> None:
-    """It hears us from now on: its time to do the Stops that it was given begins."""
-    if _is_told_to_stop_anything(member):
+    """Starts the member's time to carry out its pending Stops: it can receive them from now on."""
+    if _has_any_stop(member):
         state.deadlines.set(("unended", member.id), state.now + longest_stop(state.spec) + UNENDED)
 
 
 def drop_starts(state: State, member: Member, generation: Generation) -> None:
-    """The member has started this generation, or shall not start it any more."""
+    """Drops Starts up to this generation: the member has started it, or should not start it any more."""
     _drop(state, member, lambda message: isinstance(message, Start) and message.generation <= generation)
 
 
 def drop_stops(state: State, member: Member, generation: Generation) -> None:
-    """Nothing of this generation or of a lower one runs in the member."""
+    """Drops Stops up to this generation: the member runs nothing of it or of a lower one."""
     _drop(state, member, lambda message: isinstance(message, Stop) and message.generation <= generation)
 
 
 def drop_fetches(state: State, member: Member) -> None:
-    """The world that the copies were for is over, or waits no longer."""
+    """Drops orders to fetch replicas: their generation is over or waits no longer."""
     _drop(state, member, lambda message: isinstance(message, Fetch))
 
 
@@ -96,20 +96,20 @@ def drop_all(state: State, member: Member) -> None:
     _drop(state, member, lambda _message: True)
 
 
-def is_told_to_stop(member: Member, generation: Generation) -> bool:
+def has_stop(member: Member, generation: Generation) -> bool:
     return any(isinstance(o.message, Stop) and o.message.generation >= generation for o in member.orders.values())
 
 
-def _is_told_to_stop_anything(member: Member) -> bool:
+def _has_any_stop(member: Member) -> bool:
     return any(isinstance(o.message, Stop) for o in member.orders.values())
 
 
-def is_told_to_finish(member: Member) -> bool:
+def has_finish(member: Member) -> bool:
     return any(isinstance(o.message, Finish) for o in member.orders.values())
 
 
 def resend(state: State, member: Member) -> None:
-    """Everything pending, in order, on the member's new connection."""
+    """Sends all pending orders again, in order, on the member's new connection."""
     for number in sorted(member.orders):
         member.orders[number].interval = FIRST_REPEAT
         _send(state, member, member.orders[number])
@@ -117,7 +117,7 @@ def resend(state: State, member: Member) -> None:
 
 
 def repeat(state: State, key: str) -> None:
-    """The deadline of an order has come without an acknowledgement."""
+    """Sends an order again that was not acknowledged by its deadline."""
     member_id, _, number = key.rpartition("/")
     member = state.members.get(MemberId(member_id))
     order = member.orders.get(OrderId(int(number))) if member is not None else None
@@ -133,7 +133,7 @@ def _drop(state: State, member: Member, is_dropped: Callable[[FromMaster], bool]
 
 
 def _send(state: State, member: Member, order: Order) -> None:
-    """Nothing to a closed connection, and no timer either: the next Hello brings it on its way."""
+    """Sends an order if the member is connected; else it is sent after the next Hello, without a timer."""
     if member.session is None:
         return
     state.act(Send(member.session, member.id, order.message, order.generation, order.reason))

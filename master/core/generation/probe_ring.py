@@ -1,8 +1,8 @@
-"""Whom a member looks at to learn whether it is cut off: at most three others of its world.
+"""The neighbours that a member probes to learn whether it is cut off: at most three of its generation.
 
-In a world of up to four everybody looks at everybody. In a larger one the three are spread over it, and on other nodes
-where they can be: what cuts a member off is mostly its node or its rack, and neighbours that are cut off together with
-it would tell each other that all is well. O(1) a member, or ten thousand Starts would cost a second.
+In a generation of up to four members each probes all others. In a larger one the three are spread over the ranks, and
+over other nodes if possible: a member is mostly cut off with its node or rack, and neighbours that are cut off with it
+would still answer its probes. O(1) a member, or ten thousand Starts would cost a second.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from outrider.wire.messages.links import Neighbour
 
 MOST = 3
 STEPS = 8
-"""Members that are looked at, from each of the three places on, for one on a node that is not taken yet."""
+"""Members that are considered, from each of the three positions on, to find one on another node."""
 
 
 def of(state: State, world: World, member: MemberId) -> tuple[Neighbour, ...]:
-    """The neighbours of a member of this world; none where it is alone."""
+    """The neighbours of a member of this generation; none if it is alone."""
     index = world.places[member].group_rank
     chosen = _spread(state, world.order, index) if len(world.order) > MOST + 1 else _others(state, world.order, index)
     return tuple(Neighbour(each.id, each.address, each.probe_port) for each in chosen)
 
 
 def _others(state: State, order: Sequence[MemberId], index: int) -> list[Member]:
-    found = (_asked(state, each) for place, each in enumerate(order) if place != index)
+    found = (_reachable(state, each) for position, each in enumerate(order) if position != index)
     return [member for member in found if member is not None]
 
 
@@ -48,10 +48,10 @@ def _spread(state: State, order: Sequence[MemberId], index: int) -> list[Member]
 def _nearest(
     state: State, order: Sequence[MemberId], start: int, taken: set[MemberId], nodes: set[str]
 ) -> Member | None:
-    """From this place on: the first on another node, else the first."""
+    """The first member from this position on that is on another node, else the first of all."""
     first: Member | None = None
     for step in range(STEPS):
-        member = _asked(state, order[(start + step) % len(order)])
+        member = _reachable(state, order[(start + step) % len(order)])
         if member is None or member.id in taken:
             continue
         if member.node not in nodes:
@@ -60,7 +60,7 @@ def _nearest(
     return first
 
 
-def _asked(state: State, member: MemberId) -> Member | None:
-    """None where it cannot be asked: nothing is known of its sidecar."""
+def _reachable(state: State, member: MemberId) -> Member | None:
+    """The member, or None if the address of its sidecar is unknown."""
     found = state.members.get(member)
     return found if found is not None and found.address and found.probe_port else None

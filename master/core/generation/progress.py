@@ -1,8 +1,8 @@
 """Steps, checkpoints and lost time.
 
-The highest absolute step ever made, and the moment it was made, are what lost time is measured from: a fault costs the
-seconds from that moment to the first step beyond it, repeated steps included. Moments come as ages, so the clocks of
-the members do not matter.
+Lost time is measured from the moment of the highest absolute step ever made: a fault costs the seconds from that moment
+to the first step beyond it, repeated steps included. Members report ages instead of times, so their clocks do not
+matter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PRINTS_KEPT = 256
 
 
 def note_step(state: State, generation: Generation, step: int, at: float) -> None:
-    """A rank had made this many steps at this moment, as it counts them."""
+    """Notes the number of steps that a rank had made at a moment, by its own count."""
     if step <= 0:
         return
     if state.world is not None and generation == state.world.generation:
@@ -46,7 +46,7 @@ def note_step(state: State, generation: Generation, step: int, at: float) -> Non
 
 
 def note_report(state: State, member: Member, report: Report) -> None:
-    """O(the member's own ranks): what a report says about steps."""
+    """Notes the steps in a member's report, in O(the member's own ranks)."""
     world = state.world
     member.report = report
     if world is None or report.generation != world.generation or member.id not in world.places:
@@ -65,17 +65,17 @@ def note_report(state: State, member: Member, report: Report) -> None:
 
 
 def _possible(state: State, age: float) -> float:
-    """The age that a rank claims, where the job is that old; else it is no age at all."""
+    """The age that a rank reports, or 0 if it is negative or exceeds the job's own age."""
     return age if 0 <= age <= state.now - state.began_at else 0.0
 
 
 def made_no_step(state: State, exit: WorkerExit) -> bool:
-    """It ended where it began: at no step, or at exactly the step of a checkpoint that it had loaded."""
+    """Whether the rank ended where it started: at step 0, or at exactly the step of a known checkpoint."""
     return exit.step == 0 or exit.step in state.progress.saves.values()
 
 
 def stepped(state: State, member: Member, message: Stepped) -> None:
-    """Training is beyond where it ever was: the lost time is over."""
+    """Handles a step beyond the highest one so far: no more time is being lost."""
     world = state.world
     if world is None or message.generation != world.generation or state.stage not in (RUNNING, STOPPING):
         return
@@ -93,8 +93,11 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
 
 
 def settle(state: State, world: World) -> None:
-    """Training is beyond where it was: what is said of that depends on what this generation went on from, which its
-    reports say within a second. Nothing waits for it once the world ends."""
+    """Reports the recovery once training is beyond the step it had reached.
+
+    The report depends on what this generation resumed from, which its reports say within a second. At the end of the
+    generation it no longer waits for that.
+    """
     if world.resume.passed is None or world.recovered:
         return
     world.recovered = True
@@ -102,7 +105,7 @@ def settle(state: State, world: World) -> None:
 
 
 def read_in_log(state: State, world: World, step: int, at: float) -> None:
-    """A line of a rank's output says so. It counts only where the hooks see no step."""
+    """Notes a step from a line of a rank's output; it counts only if the hooks see no step."""
     if world.made_step:
         return
     if step > state.progress.high_step and not world.recovered:
@@ -112,15 +115,18 @@ def read_in_log(state: State, world: World, step: int, at: float) -> None:
 
 
 def _trains(state: State, world: World) -> None:
-    """From now on its script can be asked to save by a signal: another size need not wait for its next checkpoint."""
+    """Notes that ranks train: a resize can now request a save by signal instead of waiting for a checkpoint."""
     if not world.made_step and state.spec.save_signal:
         readiness.note_resize(state)
     world.made_step = True
 
 
 def _recover(state: State, world: World, at: float, step: int) -> None:
-    """Shares the lost seconds out: each open fault has those from its own moment (the first: from the last step) to the
-    next fault's, the last one those to the new step. Where that may be one of before, an error may be too."""
+    """Divides the lost seconds among the open faults.
+
+    Each fault is charged from its own moment (the first one from the last step) to the next fault, the last one to the
+    new step. If the step may be a repeated one, a repeated error still counts as the same error.
+    """
     verdict = world.resume.verdict
     state.faults.note_step(is_new=verdict != UNKNOWN)
     if state.phase == "restarting":
@@ -136,7 +142,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
         fault.seconds_lost = max(0.0, until - begin)
         begin = until
     if verdict == UNKNOWN:
-        state.message = "training goes on, from which step is not known"  # `generation.resume` has told it
+        state.message = "training continues from an unknown step"  # `generation.resume` has reported it
     elif verdict == OVER:
         _announce_caught_up(state, world, open_faults[-1], total, step)
     else:
@@ -145,26 +151,26 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
 
 
 def note_cost(state: State, fault: Fault, at: float) -> None:
-    """It is over, and all the time since it happened was lost."""
+    """Charges a fault with all the time since it happened."""
     fault.seconds_lost = max(0.0, at - fault.at)
     state.progress.seconds_lost += fault.seconds_lost
 
 
 def _announce_recovery(state: State, faults: list[Fault], total: float, step: int, *, had_trained: bool) -> None:
     cause = faults[-1].kind if len(faults) == 1 else f"{len(faults)} faults"
-    state.message = f"training goes on at step {step}" if had_trained else "training has begun"
+    state.message = f"training continues at step {step}" if had_trained else "training has started"
     state.announce(
         "Recovered",
         f"Training is past step {step - 1}, where it was before {cause}: {exactly(total)} were lost."
         if had_trained
-        else f"Training begins at step {step}, {exactly(total)} after {cause}: no step had been made before it.",
+        else f"Training starts at step {step}, {exactly(total)} after {cause}; no step was made before it.",
         faults[-1].member,
         detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
     )
 
 
 def _announce_caught_up(state: State, world: World, fault: Fault, total: float, step: int) -> None:
-    state.message = f"training goes on at step {step}: it had started over"
+    state.message = f"training continues at step {step} after it had started over"
     state.announce(
         "CaughtUp",
         f"Training is past step {step - 1} again, where it was before {fault.kind}: "
@@ -175,7 +181,7 @@ def _announce_caught_up(state: State, world: World, fault: Fault, total: float, 
 
 
 def saved(state: State, member: Member, message: Saved) -> None:
-    """A checkpoint is finished: the moment at which a change of the world costs no work."""
+    """Handles a finished checkpoint: at this moment a resize loses no work."""
     world = state.world
     counts_from = 0
     if world is not None and message.generation == world.generation:
@@ -199,7 +205,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
         path = message.path.rsplit("/", 1)[-1]
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
     if state.stage == RUNNING:
-        if message.step - counts_from > world.keeping.finished:  # else it has counted, and comes to storage only now
+        if message.step - counts_from > world.keeping.finished:  # else it counted when it was in memory
             state.checkpoint_step = message.step
         state.occur(CheckpointFinished(member.id, message))
         readiness.stir(state)
@@ -213,7 +219,7 @@ def _note_save(state: State, message: Saved) -> None:
 
 
 def _note_prints(state: State, message: Saved) -> None:
-    """Of files that saves of two steps have in common nothing can be said: 0."""
+    """Notes the step of each file's fingerprint; 0 if saves of two steps have the same one."""
     for each in message.prints:
         known = state.progress.prints.pop(each, message.step)
         state.progress.prints[each] = message.step if known == message.step else 0

@@ -1,5 +1,7 @@
-"""Where a member stands: ready for a generation, coming soon, or neither. Every change of a member refreshes these sets
-in O(1), so that a message never costs a walk over all members."""
+"""Readiness: whether a member is ready for a generation, coming soon, or neither.
+
+Every change of a member refreshes these sets in O(1), so that a message never costs a walk over all members.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from outrider.wire.ids import MemberId
 
 
 def refresh(state: State, member: Member) -> None:
-    """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
+    """Puts the member into the sets where it belongs now, and requests a look at the job."""
     state.membership.crowd.note(member)
-    is_prepared = can_be_told(member)
+    is_prepared = can_take_orders(member)
     is_ready = is_prepared and not member.check_wanted
-    is_held = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger
-    is_coming = member.is_usable and not is_ready and not is_held
+    is_blocked = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger
+    is_coming = member.is_usable and not is_ready and not is_blocked
     _put(state.ready, member, is_ready)
     _put(state.coming, member, is_coming)
     _put(state.unchecked, member, is_prepared and not is_ready)
@@ -33,20 +35,25 @@ def refresh(state: State, member: Member) -> None:
 
 
 def can_start(member: Member) -> bool:
-    """It can be given a Start now."""
-    return can_be_told(member) and not member.check_wanted
+    """Whether a Start can be sent to the member now."""
+    return can_take_orders(member) and not member.check_wanted
 
 
-def can_be_told(member: Member) -> bool:
-    """It is connected, has nothing of an older generation alive, and its port is fresh. One that only its peers still
-    reach cannot be told anything."""
+def can_take_orders(member: Member) -> bool:
+    """Whether the member is connected, has no process of an older generation, and offers an unused port.
+
+    A member that only its peers still reach cannot receive an order.
+    """
     cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
     return member.is_usable and member.session is not None and member.ready is not None and not cut_off
 
 
 def is_worth_waiting_for(member: Member) -> bool:
-    """Its Stopped and Ready will come within moments: it lives, and so does its template or launcher. One whose pod we
-    delete says Stopped at the least while it is heard: its ranks run on until they are told, or its grace is over."""
+    """Whether the member's Stopped and Ready will come within moments: it and its template or launcher live.
+
+    A member whose pod is being deleted sends at least Stopped while it is connected and not suspected: its ranks run
+    until they are ordered to stop or its grace period ends.
+    """
     cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
     is_there = not member.deleting or (member.session is not None and member.doubt is None)
     return (
@@ -55,7 +62,10 @@ def is_worth_waiting_for(member: Member) -> bool:
 
 
 def wait_again(state: State, member: Member) -> None:
-    """It was not heard while the world began to stop, and is now: it stops like the others, and can go on with them."""
+    """Waits again for a member that was silent when the stop was ordered and is heard now.
+
+    It stops like the other members and can continue with them.
+    """
     world = state.world
     if world is None or state.stage != STOPPING or member.id not in world.places:
         return
@@ -64,25 +74,25 @@ def wait_again(state: State, member: Member) -> None:
 
 
 def stop_waiting_for(state: State, member: Member) -> None:
-    """The next generation does not need its Stopped."""
+    """Lets the next generation form without the member's Stopped."""
     if state.world is not None:
         state.world.waiting.discard(member.id)
     stir(state)
 
 
 def stir(state: State) -> None:
-    """Something may have become possible: the step ends by looking."""
+    """Requests a look at the whole job at the end of the step."""
     state.stirred = True
 
 
 def note_resize(state: State) -> None:
-    """Another world than the running one may have become possible."""
+    """Notes that a generation of another size may have become possible."""
     state.unsized = True
     stir(state)
 
 
 def note_staffing(state: State) -> None:
-    """A member came, went, or is in doubt."""
+    """Notes that a member came, went, or is suspected."""
     state.unstaffed = True
     stir(state)
 

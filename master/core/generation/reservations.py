@@ -1,7 +1,7 @@
-"""What each status reserves: the world in it may be started again, unchanged, under one of the next numbers.
+"""Each status reserves numbers under which its generation may be restarted unchanged.
 
-That needs no status of its own then. Who reads the status next knows that world from it, under whichever of these its
-members run it (`membership.failover`).
+Such a restart needs no status of its own. The next master that reads the status recognizes the generation under
+whichever of these numbers its members run it (`membership.failover`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,30 @@ RESERVED = 10
 
 
 def reserve(state: State) -> None:
-    """The status is about to be written."""
+    """Adds the reservation of the status that is about to be written."""
     world = _world(state)
     seats = () if world is None else tuple(_seat(state, place) for place in world.places.values())
     state.reserving.append(Reservation(state.status.version, seats, up_to(state)))
     if len(state.reserving) > 1 and _is_alike(state.reserving[-2], state.reserving[-1]):
-        del state.reserving[-1]  # the earlier one is saved at the latest with it
+        del state.reserving[-1]  # the same reservation is already being saved
 
 
 def saved(state: State, version: int) -> None:
-    """A write that failed may have arrived all the same: it counts as on its way until a later one has arrived."""
+    """Notes that a status was saved.
+
+    A failed write may still have arrived: it counts as under way until a later one is saved.
+    """
     while state.reserving and state.reserving[0].version <= version:
         state.reserved = state.reserving.pop(0)
-        readiness.note_staffing(state)  # who waited for it may be dismissed
+        readiness.note_staffing(state)  # members that were kept for it may now be dismissed
 
 
 def may_have(state: State, member: Member) -> bool:
-    """The newest status that is saved has it in its world, as far as is known. Told to finish, it would end with code
-    0, and who reads that status next would take this for the end of the job (`membership.prior_success`)."""
+    """Whether the newest saved status may have the member in its generation.
+
+    Ordered to finish, the member would end with code 0, and the next master would read that as the end of the job
+    (`membership.prior_success`).
+    """
     if state.reserved is None:
         return member.told > NO_GENERATION
     return any(place.member == member.id for place, _ in state.reserved.seats)
@@ -49,7 +55,7 @@ def _is_alike(one: Reservation, other: Reservation) -> bool:
 
 
 def _world(state: State) -> World | None:
-    """The one that would be started again."""
+    """The generation that a restart would repeat."""
     return state.world if state.world is not None else state.left
 
 

@@ -1,7 +1,7 @@
-"""The stages of a job, and every way from one to another (`state.job` says what each stage means).
+"""The stages of a job and all transitions between them (`state.job` says what each stage means).
 
-The table is the program: `move` refuses what is not in it, because a change that nobody thought of is a bug. `draw`
-gives the table as the diagram of docs/contracts.md §14.
+`move` refuses a transition that is not in the table: an unforeseen one is a bug. `draw` prints the table as the diagram
+of docs/contracts.md §14.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from outrider.master.core.state.job import COMMITTING, ENDED, FINISHING, GATHERI
 
 TABLE: dict[tuple[str, str], str] = {
     (GATHERING, "earlier master left a job"): REBUILDING,
-    (GATHERING, "world decided"): COMMITTING,
+    (GATHERING, "generation decided"): COMMITTING,
     (GATHERING, "job over"): FINISHING,
     (GATHERING, "was over before"): ENDED,
-    (COMMITTING, "world started"): RUNNING,
-    (COMMITTING, "world dropped"): GATHERING,
+    (COMMITTING, "generation started"): RUNNING,
+    (COMMITTING, "generation dropped"): GATHERING,
     (COMMITTING, "job over"): FINISHING,
     (RUNNING, "stop ordered"): STOPPING,
     (RUNNING, "nothing runs any more"): GATHERING,
     (RUNNING, "job over"): FINISHING,
     (STOPPING, "nothing runs any more"): GATHERING,
     (STOPPING, "job over"): FINISHING,
-    (REBUILDING, "world adopted"): RUNNING,
-    (REBUILDING, "no world adopted"): GATHERING,
+    (REBUILDING, "generation adopted"): RUNNING,
+    (REBUILDING, "no generation adopted"): GATHERING,
     (REBUILDING, "job over"): FINISHING,
     (REBUILDING, "was over before"): ENDED,
-    (FINISHING, "everyone knows"): ENDED,
+    (FINISHING, "end acknowledged"): ENDED,
 }
 
 
 class Staged(Protocol):
-    """A job of either kind."""
+    """An all-reduce job or a PS job."""
 
     stage: str
 
@@ -42,6 +42,6 @@ def move(job: Staged, cause: str) -> None:
 
 
 def draw() -> str:
-    """The table in Mermaid's words."""
+    """The table as a Mermaid state diagram."""
     rows = [f"    {a} --> {b}: {cause}" for (a, cause), b in TABLE.items()]
     return "\n".join(["stateDiagram-v2", f"    [*] --> {GATHERING}", *rows])

@@ -1,7 +1,7 @@
-"""Who may train without a master: no generation forms beside them, because two worlds would write to one checkpoint.
+"""Members that may train unsupervised: no generation forms beside them, as both would write to one checkpoint.
 
-They are strangers, whose sidecars hold another master's key (`membership.key_mismatch`), and members whose command may
-begin by itself before they have been heard (`unreached`).
+These are strangers, whose sidecars hold another master's key (`membership.key_mismatch`), and members whose command may
+start by itself before their sidecar has reached the master (`unreached`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from outrider.master.core.state.member import Member
 
 NAMED = 5
 GRACE = 30.0
-"""Seconds for a stranger whose job its user ends: its sidecar is not told, and SIGTERM is all that it gets."""
+"""Seconds of grace for a stranger at the end of its job: its sidecar receives no order, so it gets SIGTERM alone."""
 
 
 def in_the_way(state: State) -> list[Member]:
@@ -23,7 +23,7 @@ def in_the_way(state: State) -> list[Member]:
 
 
 def _about_to_begin(state: State) -> list[Member]:
-    """Who keeps the first generation from being formed."""
+    """Members whose command may soon start unsupervised; they block the first generation."""
     if state.number:
         return []
     return [m for each in sorted(state.membership.unbound) if may_begin(m := state.members[each]) and not m.is_stranger]
@@ -36,13 +36,13 @@ def may_begin(member: Member) -> bool:
 
 # -- words --------------------------------------------------------------------------------------------------------
 def sentence(members: Sequence[Member]) -> str:
-    """Of all that are in the way, by what they are."""
+    """Names the members that block a generation, one sentence for each kind of them."""
     kinds = (
         (_of_another_key, [m for m in members if m.is_stranger and not m.runs_alone]),
         (_let_go, [m for m in members if m.runs_alone]),
         (_unheard, [m for m in members if not m.is_stranger]),
     )
-    return " ".join(said(those) for said, those in kinds if those)
+    return " ".join(describe(those) for describe, those in kinds if those)
 
 
 def _named(members: Sequence[Member]) -> str:
@@ -52,15 +52,15 @@ def _named(members: Sequence[Member]) -> str:
 
 def _let_go(members: Sequence[Member]) -> str:
     return (
-        f"{_named(members)} had reached no master in time and {'runs' if len(members) == 1 else 'run'} unsupervised, "
-        f"and no generation forms beside that; made anew while this master is reached, pods are supervised."
+        f"{_named(members)} reached no master in time and {'runs' if len(members) == 1 else 'run'} unsupervised, so no "
+        f"generation forms; a pod that is recreated while it can reach this master is supervised."
     )
 
 
 def _unheard(members: Sequence[Member]) -> str:
     return (
-        f"waiting for {_named(members)}: as long as its sidecar has not been heard, its command may begin by itself, "
-        f"and no generation forms beside that"
+        f"waiting for {_named(members)}: until its sidecar reaches this master, its command may start unsupervised, so "
+        f"no generation forms"
     )
 
 
@@ -68,9 +68,9 @@ def _of_another_key(members: Sequence[Member]) -> str:
     names = ", ".join(m.id for m in members[:NAMED])
     more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
     were, have, these = ("was", "has", "this pod") if len(members) == 1 else ("were", "have", "these pods")
-    again = "what its controller makes anew has" if all(m.has_controller for m in members) else "made anew it has"
+    recreated = "a pod that its controller recreates" if all(m.has_controller for m in members) else "a recreated pod"
     return (
-        f"{names}{more} {were} made for another installation of Outrider and {have} the key of its master: what runs "
-        f"there trains on unsupervised, and no generation forms beside it; delete or restart {these}, {again} the key "
-        f"of this one."
+        f"{names}{more} {were} created for another Outrider installation and {have} the key of its master: training "
+        f"there continues unsupervised, so no generation forms. Delete or restart {these}; {recreated} gets the key of "
+        f"this installation."
     )

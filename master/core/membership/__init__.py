@@ -1,1 +1,1 @@
-"""Who is a member: connections, silence, suspicion, and members that are no more."""
+"""Membership: connections, silence, suspicion, and members that are gone."""

@@ -1,9 +1,9 @@
-"""Who is there: connections and Hellos, pods that come and go, and what members say about themselves.
+"""Connections, Hellos, and what members report about themselves.
 
-A connection is only bound to a member by a Hello that names the job, the member and the uid which the platform gave to
-that pod; a newer connection of the same pod replaces the older one. What a sidecar says that it runs is compared with
-what it ought to run, so that an exit which was lost with a connection, or a member that thaws after the world went on
-without it, comes out at once.
+A connection is bound to a member only by a Hello that names the job, the member and the uid that the platform gave to
+the member's pod. A newer connection of the same pod replaces the older one. What a sidecar reports as running is
+compared with what it should run. This reveals at once an exit whose message was lost with a connection, and a member
+that thaws after the job continued without it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from outrider.wire.messages.report import Report
 
 REPORT_EVERY = 1.0
 CONFIRM_WITHIN = 5.0
-"""Seconds in which a restarted sidecar finds the worker processes again: template and launcher reconnect within 2 s."""
+"""Seconds that a restarted sidecar has to find the worker processes: template and launcher reconnect within 2 s."""
 TICKET_EVERY = 1800.0
-"""Seconds after which a member is welcomed once more: with each Welcome it has a ticket that is good for twice as long
-(`k8s.values.session_ticket`), so that the next master knows it without a question to the API server."""
+"""Seconds between two Welcomes to one member. Each carries a ticket that is valid for twice as long
+(`k8s.values.session_ticket`): with it the next master recognizes the member without asking the API server."""
 NEWER_AGAIN = 5.0
-"""Seconds after which a sidecar of a newer version asks again: this master is about to be replaced, or was put back."""
+"""Seconds until a refused sidecar of a newer version tries again: an upgrade is under way or was rolled back."""
 READY_OVERDUE = 15.0
-"""Seconds after Stopped for which the others wait for a member's Ready."""
+"""Seconds that the other members wait for a member's Ready after its Stopped."""
 
 
 # -- connections --------------------------------------------------------------------------------------------------
 def greet(state: State, session: str, hello: Hello) -> None:
-    """A Hello: binds the connection to its member, or refuses it with the reason."""
+    """Binds the connection of a Hello to its member, or refuses the connection with a reason."""
     refusal = _why_refused(state, hello)
     if refusal is not None:
         sentence, retry_after = refusal
@@ -47,8 +47,8 @@ def greet(state: State, session: str, hello: Hello) -> None:
         state.act(CloseSession(session, sentence, state.generation))
         if hello.member not in state.placement.past and (
             retry_after < 0 or retry_after >= 2
-        ):  # who has gone may speak once more
-            _tell_refusal(state, hello.member, sentence)
+        ):  # a member that is gone may still send Hellos
+            _report_refusal(state, hello.member, sentence)
         return
     member = state.members[hello.member]
     past_lease.note_term(state, hello)
@@ -67,8 +67,8 @@ def greet(state: State, session: str, hello: Hello) -> None:
     readiness.refresh(state, member)
 
 
-def _tell_refusal(state: State, member_id: MemberId, sentence: str) -> None:
-    """Once, however often it asks."""
+def _report_refusal(state: State, member_id: MemberId, sentence: str) -> None:
+    """Reports a member's refusal once, even if its sidecar tries again and again."""
     member = state.members.get(member_id)
     if member is None or member.refusal != sentence:
         state.announce("SidecarRejected", sentence, member_id, warning=True)
@@ -79,36 +79,38 @@ def _tell_refusal(state: State, member_id: MemberId, sentence: str) -> None:
 def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     name = state.spec.name
     if hello.job != name:
-        return (f"{hello.member} belongs to job {hello.job!r}, and this is the master of job {name!r}.", -1.0)
+        return (f"{hello.member} belongs to job {hello.job!r}, but this is the master of job {name!r}.", -1.0)
     if hello.member in state.placement.past:
         return (
             f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.placement.past[hello.member])}.",
             -1.0,
         )
     member = state.members.get(hello.member)
-    if member is None and _is_shown_no_more(state, hello):
-        why = f"the platform shows its pod (uid {hello.uid}) no more as one of the job's"
+    if member is None and _is_no_longer_listed(state, hello):
+        why = f"the platform no longer lists its pod (uid {hello.uid}) as one of the job's pods"
         return (f"{hello.member} is no longer a member of job {name!r}: {why}.", -1.0)
     if member is None or member.uid is None:
-        return (f"the platform has not shown a pod {hello.member} of job {name!r} yet; it is asked again.", 0.2)
+        return (f"The platform has not listed a pod {hello.member} of job {name!r} yet; the sidecar tries again.", 0.2)
     if hello.uid != member.uid:
         return (
-            f"{hello.member} is already the pod with uid {member.uid}, and this connection says its uid is "
-            f"{hello.uid}; only one of them can be {hello.member}.",
+            f"{hello.member} is already the pod with uid {member.uid}, but this connection reports uid {hello.uid}; "
+            f"only one of them can be {hello.member}.",
             -1.0,
         )
     if hello.version > PROTOCOL_VERSION:
         return (
-            f"{hello.member} speaks version {hello.version} of the protocol and this master only versions up to "
-            f"{PROTOCOL_VERSION}: it goes on as it is, and is asked again; use the same version of outrider for both.",
+            f"{hello.member} uses protocol version {hello.version}, but this master supports versions up to "
+            f"{PROTOCOL_VERSION}. The member continues and tries again; run the same version of Outrider on both.",
             NEWER_AGAIN,
         )
     return None
 
 
-def _is_shown_no_more(state: State, hello: Hello) -> bool:
-    """An earlier master knew this very pod, and what there is now has been listed: its label was taken away meanwhile,
-    or it was deleted by force and runs on."""
+def _is_no_longer_listed(state: State, hello: Hello) -> bool:
+    """Whether an earlier master knew this very pod and the platform's list lacks it.
+
+    Its label was removed meanwhile, or it was deleted by force and still runs.
+    """
     known = state.earlier.placed.get(hello.member)
     return known is not None and known.uid == hello.uid and state.listed and state.stage != REBUILDING
 
@@ -141,7 +143,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
 
 
 def welcome(state: State, member: Member, reason: str) -> None:
-    """What a sidecar must know of the job's policy, and again when that was edited."""
+    """Sends a sidecar the part of the job's policy that it needs; also after that policy was edited."""
     if member.session is None:
         return
     spec = state.spec
@@ -161,20 +163,20 @@ def welcome(state: State, member: Member, reason: str) -> None:
 
 
 def renew_ticket(state: State, member_id: str) -> None:
-    """While its link lives; a new one brings a new ticket."""
+    """Sends a member a new ticket on its present connection; a new connection brings its own."""
     member = state.members.get(MemberId(member_id))
     if member is not None and not state.is_over:
-        welcome(state, member, f"{member.id} is given a new ticket.")
+        welcome(state, member, f"{member.id} receives a new ticket.")
 
 
 def _neighbours(state: State, member: Member) -> tuple[Neighbour, ...]:
-    """For a sidecar that was restarted; the world's port and members are those that its Start named."""
+    """The neighbours of a member whose sidecar was restarted and has forgotten its Start."""
     world = _running_world(state, member)
     return probe_ring.of(state, world, member.id) if world is not None else ()
 
 
 def _compare(state: State, member: Member, hello: Hello) -> None:
-    """Does the member run what it ought to?"""
+    """Compares what the member runs with what it should run, and acts on a difference."""
     world = state.world
     own = world if world is not None and member.id in world.places and state.stage == RUNNING else None
     if hello.isolated and state.stage != REBUILDING:
@@ -188,7 +190,7 @@ def _compare(state: State, member: Member, hello: Hello) -> None:
     elif own is not None and member.id in own.started and hello.highest < own.generation:
         state.deadlines.set(("confirm", member.id), state.now + CONFIRM_WITHIN)
     elif own is not None and member.id in own.started:
-        reason = f"{member.id} says that none of its worker processes of generation {own.generation} is left."
+        reason = f"{member.id} reports that none of its worker processes of generation {own.generation} is left."
         recovery.begin(state, "WorkersGone", reason, member, free=own.generation.term < state.term)
     elif hello.running != NO_GENERATION:
         stop_leftover(state, member)
@@ -200,10 +202,13 @@ def _compare(state: State, member: Member, hello: Hello) -> None:
 
 
 def _was_isolated(state: State, member: Member, hello: Hello, own: World | None) -> None:
-    """It had to take itself for lost; it says so on each connection until it starts something newer."""
+    """Handles a member that stopped its ranks by itself because it was cut off.
+
+    The member reports this on each connection until it starts a newer generation.
+    """
     generation = max(hello.running, hello.highest)
     if hello.isolated != member.isolated or (own is not None and own.generation == generation):
-        recovery.member_isolated(state, member, f"{member.id} says: {hello.isolated}.", generation)
+        recovery.member_isolated(state, member, f"{member.id} reports: {hello.isolated}.", generation)
     if hello.running != NO_GENERATION:
         stop_leftover(state, member)
     elif own is None and hello.highest >= member.told:
@@ -211,23 +216,26 @@ def _was_isolated(state: State, member: Member, hello: Hello, own: World | None)
 
 
 def unconfirmed(state: State, member_id: str) -> None:
-    """A restarted sidecar had a while to find the worker processes that ran before it."""
+    """Judges a restarted sidecar that has had `CONFIRM_WITHIN` to find the worker processes started before it."""
     member = state.members.get(MemberId(member_id))
     world = None if member is None else _running_world(state, member)
     if member is None or world is None or member.session is None or member.id in world.done:
         return
     if member.report is None or member.report.generation != world.generation:
         is_inherited = world.generation.term < state.term
-        what = "has nothing of" if is_inherited else "was restarted and finds no worker processes of"
+        what = "runs nothing of" if is_inherited else "was restarted and finds no worker processes of"
         reason = f"{member.id}'s sidecar {what} generation {world.generation}."
-        # free where an earlier master gave the Start, which may never have come there: no rank is known to have ended
+        # free if an earlier master sent the Start, which may have been lost: no rank is known to have ended
         recovery.begin(state, "WorkersGone", reason, member, free=is_inherited)
 
 
 def stop_leftover(state: State, member: Member) -> None:
-    """It runs something that is not the running generation: that must end before it can be ready, and before a world
-    forms that it could be in, however long this master has waited already."""
-    if state.stage == REBUILDING or orders.is_told_to_stop(member, member.running):
+    """Stops what a member runs besides the running generation.
+
+    That must end before the member can be ready. However long this master has waited already, no generation forms that
+    could include the member until then.
+    """
+    if state.stage == REBUILDING or orders.has_stop(member, member.running):
         return
     member.overdue = False
     state.deadlines.set(("patience", member.id), state.now + orders.longest_stop(state.spec))
@@ -236,7 +244,7 @@ def stop_leftover(state: State, member: Member) -> None:
 
 
 def close(state: State, member: Member, reason: str) -> None:
-    """Nothing is said there to it or by it any more."""
+    """Closes the member's connection for both directions."""
     if member.session is not None:
         state.membership.sessions.pop(member.session, None)
         state.act(CloseSession(member.session, reason, state.generation))
@@ -244,7 +252,7 @@ def close(state: State, member: Member, reason: str) -> None:
 
 
 def disconnected(state: State, session: str) -> None:
-    """The connection broke: nothing can be sent, and only silence will tell whether that means anything."""
+    """Notes a broken connection: nothing can be sent, and only continued silence is evidence of a fault."""
     member_id = state.membership.sessions.pop(session, None)
     member = state.members.get(member_id) if member_id is not None else None
     if member is not None and member.session == session:
@@ -252,9 +260,9 @@ def disconnected(state: State, session: str) -> None:
         readiness.refresh(state, member)
 
 
-# -- what members say ---------------------------------------------------------------------------------------------
+# -- what members report ------------------------------------------------------------------------------------------
 def ready(state: State, member: Member, message: Ready) -> None:
-    """Nothing old is alive there, and the port is fresh."""
+    """Handles Ready: no old process is alive on the member, and the port that it offers is unused."""
     if message.after > member.stopped:
         member.stopped = message.after
         orders.drop_stops(state, member, message.after)
@@ -265,7 +273,7 @@ def ready(state: State, member: Member, message: Ready) -> None:
         return
     world = _running_world(state, member)
     if world is not None and message.after >= world.generation and member.id not in world.done:
-        reason = f"{member.id} has stopped generation {world.generation}, as an earlier master told it to."
+        reason = f"{member.id} has stopped generation {world.generation} on the order of an earlier master."
         recovery.begin(state, "WorkersGone", reason, member, free=True)
     first = not member.rung_told
     member.ready, member.trainer_lost, member.overdue, member.rung_told = message, False, False, True
@@ -315,7 +323,7 @@ def start_failed(state: State, member: Member, message: StartFailed) -> None:
 
 
 def stopped(state: State, member: Member, message: Stopped) -> None:
-    """Every process of the generation has been reaped there."""
+    """Handles Stopped: the member has reaped every process of the generation."""
     orders.drop_stops(state, member, message.generation)
     member.stopped = max(member.stopped, message.generation)
     if member.stopped >= member.told:
@@ -329,16 +337,16 @@ def stopped(state: State, member: Member, message: Stopped) -> None:
 
 
 def unready(state: State, member_id: str) -> None:
-    """A member stopped long ago and is still not ready: the others go on."""
+    """Lets the others continue without a member that stopped `READY_OVERDUE` ago and is still not ready."""
     member = state.members.get(MemberId(member_id))
     if member is not None and state.world is not None and member.id in state.world.waiting:
-        reason = f"{member.id} stopped {READY_OVERDUE:.0f} s ago and is not ready again; the others go on without it."
+        reason = f"{member.id} stopped {READY_OVERDUE:.0f} s ago and is not ready yet; the job continues without it."
         state.announce("ReadyOverdue", reason, member.id, warning=True)
         readiness.stop_waiting_for(state, member)
 
 
 def check_report(state: State, member: Member, report: Report) -> None:
-    """What a report says to be running is compared as a Hello's is, at no cost where all is well."""
+    """Compares what a report says to be running with what should run, as for a Hello; O(1) if they agree."""
     world = state.world
     if state.stage == REBUILDING or report.generation == NO_GENERATION or report.state not in ("starting", "running"):
         return

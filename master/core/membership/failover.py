@@ -1,10 +1,10 @@
-"""A master that follows another one: it takes over what runs, and disturbs nothing that is well.
+"""Failover: a new master takes over what runs without disturbing what is healthy.
 
-It knows from the saved status which generation there was, and from the platform which pods there are. The rest comes
-from the members' Hellos, for which it waits until all known pods have spoken, at most `silent_after`. If everyone who
-spoke runs the saved generation, that generation is adopted as it is: who has not spoken is judged by silence like
-anybody else, and who runs nothing of it has had a fault while nobody watched. If they do not agree, everything is
-stopped and a new generation formed. Its number goes on from the saved one, and its term is higher.
+It knows the last generation from the saved status, and the pods from the platform. The rest comes from the members'
+Hellos: it waits until every known pod has sent one, at most `silent_after`. If all members that sent one run the saved
+generation, that generation is adopted as it is. A member that sent none is then judged by its silence like any other; a
+member that runs nothing of the generation has had a fault while no master watched. If the members do not agree, all
+processes are stopped and a new generation forms. It has a higher term, and its number continues from the saved one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from outrider.wire.messages.log_lines import LineMatched
 
 
 def begin(state: State) -> None:
-    """Waits for the Hellos."""
+    """Starts to wait for the Hellos of the members."""
     stages.move(state, "earlier master left a job")
     state.phase = "restarting"
     state.message = "a new master waits for the members"
-    state.announce("MasterStarted", f"A new master (term {state.term}) waits for the members that an earlier one "
+    state.announce("MasterStarted", f"A new master (term {state.term}) waits for the members that an earlier master "
                                     f"started.")  # fmt: skip
     state.deadlines.set(("rebuild", ""), state.now + state.spec.silent_after)
 
 
 def advance(state: State) -> None:
-    """Everybody has spoken: no need to wait longer."""
+    """Decides at once if every member has sent its Hello."""
     if state.stage == REBUILDING and state.listed and all(map(_needs_no_waiting, state.members.values())):
         decide(state)
 
@@ -46,7 +46,7 @@ def _needs_no_waiting(member: Member) -> bool:
 
 
 def overdue(state: State) -> None:
-    """Who has not spoken by now is judged by silence. Without the platform's list nothing is decided."""
+    """Decides without the members that sent no Hello in time, but not before the platform has listed the pods."""
     if state.stage != REBUILDING:
         return
     if not state.listed:
@@ -56,17 +56,17 @@ def overdue(state: State) -> None:
 
 
 def decide(state: State) -> None:
-    """Adopts the running generation, or clears the ground for a new one."""
+    """Adopts the running generation, or stops everything so that a new one can form."""
     state.deadlines.cancel(("rebuild", ""))
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
     progress = cast("Mapping[str, object]", (state.earlier.saved_world or {}).get("progress") or {})
     world = _world_before(state, running)
     if state.earlier.is_left and len(running) == 1:
-        world = _told_world(state, *running)
+        world = _reported_world(state, *running)
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
     if world is not None and state.membership.strangers.intersection(world.places):
-        world = None  # it may run, and nothing in it is to be told anything
+        world = None  # it may run, but this master can send its members no orders
     if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
         _adopt(state, world)
         state.occur(GenerationAdopted(progress))
@@ -81,8 +81,11 @@ def decide(state: State) -> None:
 
 
 def _world_before(state: State, running: set[Generation]) -> World | None:
-    """The saved one. An earlier master may have started it again past its Lease (`membership.past_lease`), under a
-    number that was reserved for it; also one that the status has as stopped."""
+    """The saved generation, under the number that its members report.
+
+    An earlier master may have restarted it after losing its Lease (`membership.past_lease`), under a number that was
+    reserved for it. That may also be a generation that the status shows as stopped.
+    """
     saved, left = _saved_world(state.earlier.saved_world, state), _saved_world(state.earlier.saved_left, state)
     state.earlier.saved_world = state.earlier.saved_left = None
     world = saved or left
@@ -90,25 +93,28 @@ def _world_before(state: State, running: set[Generation]) -> World | None:
         return None
     there = [state.members[i] for i in world.places if i in state.members]
     term, up_to = state.earlier.saved_numbers
-    told = running or {max((m.highest for m in there if m.greeted), default=NO_GENERATION)}
+    reported = running or {max((m.highest for m in there if m.greeted), default=NO_GENERATION)}
     strays = [m for m in state.members.values() if m.running in running and m.id not in world.places]
-    newest = max(told)
-    if len(told) == 1 and not strays and newest.term == term and world.generation.number < newest.number <= up_to:
+    newest = max(reported)
+    if len(reported) == 1 and not strays and newest.term == term and world.generation.number < newest.number <= up_to:
         world.generation, state.number = newest, max(state.number, newest.number)
         return world
     return saved
 
 
 def _was_started(state: State, world: World) -> bool:
-    """Nothing of it runs any more: did it ever? All of it may have ended, well or badly, while no master watched."""
+    """Whether a generation of which nothing runs was ever started.
+
+    All of its ranks may have ended, with 0 or not, while no master watched.
+    """
     members = [state.members.get(i) for i in world.places]
     if not any(m is not None and m.greeted for m in members):
-        return True  # none of its members has spoken, so nothing is known, and what runs is disturbed least
+        return True  # no member has sent a Hello, so nothing is known; adopting it disturbs the least
     return any(m is not None and (m.highest == world.generation or m.pod_phase == ENDED_WELL) for m in members)
 
 
 def _adopt(state: State, world: World) -> None:
-    stages.move(state, "world adopted")
+    stages.move(state, "generation adopted")
     state.world, state.phase, state.patient = world, "running", False
     text = (
         f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} as it runs."
@@ -117,26 +123,29 @@ def _adopt(state: State, world: World) -> None:
     state.announce("GenerationAdopted", text)
     world.saver = next((i for i in world.places if i in state.members and state.members[i].offers), None)
     _replay(state)
-    readiness.note_resize(state)  # who is ready may have been so before the world was known
+    readiness.note_resize(state)  # members may have been ready before the world was known
     missing = [i for i in world.places if i not in state.members]
     members = [state.members[i] for i in world.places if i in state.members]
     gone = [member for member in members if not _adopt_member(state, world, member)]
     if missing and state.stage == RUNNING:
-        _go_on_without(state, missing)
+        _continue_without(state, missing)
     elif gone and not recovery.evidence(state, world.generation):
         names = ", ".join(member.id for member in gone)
         cut_off = next((member for member in gone if member.isolated), None)
         if cut_off is not None:
-            reason = f"{cut_off.id} says: {cut_off.isolated}."
+            reason = f"{cut_off.id} reports: {cut_off.isolated}."
             recovery.begin(state, "MemberIsolated", reason, cut_off, free=True)
             return
-        reason = f"No rank of generation {world.generation} is left on {names}: they ended while no master watched."
-        # free until a rank is told to have failed: the earlier master may have stopped them for a fault that was free
+        reason = f"No rank of generation {world.generation} is left on {names}: all ended while no master watched."
+        # free until a rank is reported as failed: the earlier master may have stopped them for a fault that was free
         recovery.begin(state, "WorkersGone", reason, gone[0], free=True)
 
 
-def _go_on_without(state: State, missing: list[MemberId]) -> None:
-    """Members of the world that are no more: nobody saw them go, or this master has, while it waited for the others."""
+def _continue_without(state: State, missing: list[MemberId]) -> None:
+    """Handles members of the adopted generation that are gone.
+
+    They went while no master watched, or while this master waited for the other members.
+    """
     past = state.placement.past
     unseen = [i for i in missing if i not in past]
     left = [past[i] for i in missing if i in past and not past[i].lost_by_fault]
@@ -148,14 +157,14 @@ def _go_on_without(state: State, missing: list[MemberId]) -> None:
         names = " and ".join(member.id for member in left)
         reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'deleted'}."
         recovery.begin(state, "MemberLeftEarly", reason, left[0], free=True)
-    else:  # whose loss has been told as the fault that it was
+    else:  # their loss was already reported as a fault
         lifecycle.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")
 
 
 def _replay(state: State) -> None:
-    """Ends of ranks that were told before the world was known."""
-    told, state.earlier.deferred = state.earlier.deferred, []
-    for member_id, message in told:
+    """Handles the ends of ranks that were reported before this master knew the generation."""
+    deferred, state.earlier.deferred = state.earlier.deferred, []
+    for member_id, message in deferred:
         member = state.members.get(member_id)
         if member is None:
             continue
@@ -167,8 +176,10 @@ def _replay(state: State) -> None:
 
 
 def _adopt_member(state: State, world: World, member: Member) -> bool:
-    """False where it has nothing left of that generation, and did not finish it. How its ranks ended is told soon, and
-    then names the cause."""
+    """Adopts one member; False if it runs nothing of that generation and did not finish it.
+
+    Its sidecar soon reports how the ranks ended; that report then names the cause.
+    """
     member.told = max(member.told, world.generation)
     is_known = True
     if not member.greeted and not member.finished:
@@ -186,19 +197,21 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
 
 
 def _judge_by_silence(state: State, member: Member) -> None:
-    """It spoke to an earlier master, and not to this one yet: like anybody else who is not heard."""
+    """Treats a member that has not reached this master yet like any silent member."""
     member.heard_at, member.greeted = state.began_now, True
     state.membership.crowd.note(member)
     failure_detector.watch(state, member)
 
 
 def _clear(state: State, running: set[Generation]) -> None:
-    """Nothing runs, or not everywhere the same."""
-    stages.move(state, "no world adopted")
+    """Stops what runs, because the members agree on no generation."""
+    stages.move(state, "no generation adopted")
     state.patient, state.earlier.deferred = True, []
     names = ", ".join(map(str, sorted(running)))
     if running:
-        text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
+        one = f"Generation {names}, which the members run, is not the saved one"
+        what = f"Members disagree on the generation ({names})" if len(running) > 1 else one
+        text = f"{what}: all of them are stopped and a new generation forms."
         state.announce("GenerationMismatch", text, warning=True)
     state.message = ""
     if not state.number:  # no generation has ever begun
@@ -206,9 +219,9 @@ def _clear(state: State, running: set[Generation]) -> None:
     for member_id in sorted(state.members):
         member = state.members[member_id]
         if member.running != NO_GENERATION:
-            lifecycle.stop_member(state, member, member.running, f"Generation {member.running} is not agreed.")
+            lifecycle.stop_member(state, member, member.running, f"Generation {member.running} is not taken over.")
         elif member.finished and not member.is_stranger and member.pod_phase != ENDED_WELL:
-            lifecycle.stop_member(state, member, member.told, f"Generation {member.told} has ended here alone.")
+            lifecycle.stop_member(state, member, member.told, f"Generation {member.told} ended on {member.id} alone.")
         elif member.greeted:
             member.stopped = max(member.stopped, member.told)
         readiness.refresh(state, member)
@@ -235,8 +248,11 @@ def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
     )
 
 
-def _told_world(state: State, generation: Generation) -> World:
-    """Those that say they run it, with one rank each: enough to have its state saved and to end it."""
+def _reported_world(state: State, generation: Generation) -> World:
+    """A generation made of the members that report running it, with one rank each.
+
+    That is enough to save its state and to end it.
+    """
     members = sorted((m for m in state.members.values() if m.running == generation), key=in_order)
     places = {
         m.id: Place(m.id, m.role, RankIndex(n if m.rank_index is None else m.rank_index), n, n, 1, n, len(members))

@@ -1,18 +1,18 @@
-"""Members that are not heard: doubt, witnesses, verdict.
+"""The failure detector: suspicion of silent members, direct and indirect probes, and the verdict.
 
-A report that does not come proves nothing: the master, the network or the machine may be slow. So at 0.6 of
-`silent_after` the member is in doubt: healthy peers are asked to reach its sidecar, and a replacement is started early,
-which stays as a spare if it was not needed. At `silent_after` a second witness decides:
+A missing report proves nothing: the master, the network or the machine may be slow. So after 0.6 of `silent_after` the
+member is suspected: healthy peers are asked to probe its sidecar (indirect probes), and a replacement is started early,
+which stays as a spare if it was not needed. At `silent_after` the probes decide:
 
-* a peer reaches it: it is left alone, and the user is told that only the master does not hear it;
-* enough peers do not: it is left out of the next generation. That is reversible, its next word brings it back;
-* its node is not Ready: so it is left out too, unless a peer reaches it;
-* there is no peer: the master itself tries to reach it;
-* so many are silent at once that the master may be the one that is cut off: nobody is judged for a long time, because
-  those that are silent may well train on together.
+* a peer reaches the member: it keeps running, and the user reads that only the master cannot reach it;
+* enough peers do not reach it: the next generation forms without it. Its next message reverses that;
+* its node is not Ready: the next generation forms without it, unless a peer reaches it;
+* the member has no peer: the master probes it itself (direct probe);
+* so many members are silent at once that the master itself may be cut off: no member is judged for a long time, because
+  the silent members may still train together.
 
-"Enough": a healthy member reaches at least half of its peers, so in a small job more than half must have failed to
-reach it. In a large one eight are asked.
+"Enough": a healthy member reaches at least half of its peers, so in a small job more than half of them must have failed
+to reach the member. In a large job eight peers are asked.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ PROBERS = 3
 MOST_PROBERS = 8
 LOOK_AGAIN = 0.25
 CUT_OFF_PATIENCE = 10.0
-"""Times `replace_after`: how long silence of half of the job is put down to the master's own network."""
+"""Multiple of `replace_after` for which silence of half of the job is attributed to the master's own network."""
 PATIENCES = ("replace", "stop", "unended", "start", "unready", "confirm", "absent", "patience", "rebuild", "finish",
              "stuck", "failed pod", "no room", "check", "collect", "unreachable", "alone")  # fmt: skip
-"""Deadlines that judge others by the time that they take."""
+"""Kinds of deadlines that judge members or the platform by the time that they take."""
 RECONNECT_PATIENCE = 2.0
-"""Times `silent_after`: after a pause of the master a silent member has so long to connect and speak at the least."""
+"""Multiple of `silent_after` that a silent member has at least to reconnect after a pause of the master."""
 
 
 def heard(state: State, member: Member) -> None:
-    """A sign of life. O(1): the deadline stays where it is and finds out when it comes."""
+    """Notes a sign of life. O(1): the deadline stays as it is, and looks at `heard_at` when it comes."""
     member.heard_at = state.now
     if member.doubt is not None or member.life == SILENT:
         _back(state, member)
 
 
 def watch(state: State, member: Member) -> None:
-    """From its first Hello on a member's silence means something."""
+    """Watches a member for silence, from its first Hello on."""
     state.deadlines.set(("hear", member.id), state.now + DOUBT_AT * state.spec.silent_after)
 
 
 def note_stall(state: State, lost: float) -> None:
-    """This process was paused: nobody could be heard."""
+    """Extends deadlines after a pause of this process, in which it could not hear any member."""
     state.membership.deaf_until = state.now
     for member_id in sorted(state.membership.doubted):
         member = state.members[member_id]
@@ -66,16 +66,16 @@ def note_stall(state: State, lost: float) -> None:
         if member.life == ALIVE:
             watch(state, member)
     soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
-    for key, due in state.deadlines.of(PATIENCES):  # what was waited for could not be told to us, nor done in our clock
+    for key, due in state.deadlines.of(PATIENCES):  # members had no way to report, and the pause is not their time
         state.deadlines.set(key, max(due + lost, soon))
-    # less would have made nobody doubted, and without a world nobody is waited for
+    # a shorter pause would have made no member suspected, and without a generation the master waits for no report
     if lost >= DOUBT_AT * state.spec.silent_after and state.world is not None:
-        text = f"The master itself did not run for {seconds(lost)}; silence in that time is no member's fault."
+        text = f"The master was paused for {seconds(lost)}; it ignores the silence of members in that time."
         state.announce("MasterStalled", text, warning=True)
 
 
 def listen(state: State, member_id: str) -> None:
-    """The deadline of a member's next sign of life."""
+    """Handles the deadline of a member's next sign of life."""
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != ALIVE or member.deleting:
         return
@@ -97,7 +97,7 @@ def listen(state: State, member_id: str) -> None:
 
 
 def _listen_at_the_end(state: State, member: Member, quiet_since: float) -> None:
-    """Nothing is lost by a wrong verdict any more, so it needs no witness."""
+    """Judges silence at the end of the job without probes: a wrong verdict costs nothing there."""
     due = quiet_since + state.spec.silent_after
     if state.now < due - 1e-6:
         state.deadlines.set(("hear", member.id), due)
@@ -105,42 +105,46 @@ def _listen_at_the_end(state: State, member: Member, quiet_since: float) -> None
         generation_job_end.unheard(state, member)
 
 
-# -- doubt --------------------------------------------------------------------------------------------------------
+# -- suspicion ----------------------------------------------------------------------------------------------------
 def _doubt(state: State, member: Member, quiet: float) -> None:
     member.doubt = Doubt()
     state.membership.doubted.add(member.id)
     state.membership.crowd.note(member)
     readiness.note_staffing(state)
-    ask(state, member, f"{member.id} has not been heard for {seconds(quiet)}.")
+    probe(state, member, _has_been_silent(member, quiet))
 
 
-def ask(state: State, member: Member, why: str) -> None:
-    """Peers that have not been asked yet; the master itself where there is nobody else."""
+def _has_been_silent(member: Member, quiet: float) -> str:
+    return f"{member.id} has been silent for {seconds(quiet)}."
+
+
+def probe(state: State, member: Member, why: str) -> None:
+    """Asks peers that were not asked yet to probe the member; without any such peer the master probes it itself."""
     doubt = member.doubt
     assert doubt is not None
-    wanted = _witnesses_wanted(state) - len(doubt.missed_by)
-    peers = list(islice(_healthy_peers(state, member), max(wanted, 0)))
+    missing = _probes_needed(state) - len(doubt.missed_by)
+    peers = list(islice(_healthy_peers(state, member), max(missing, 0)))
     for peer in peers:
-        reason = f"{why} {peer.id} is asked whether it reaches it."
-        number = orders.give(state, peer, _probe(member), reason)
+        reason = f"{why} {peer.id} is asked to probe it."
+        number = orders.give(state, peer, _probe_order(member), reason)
         doubt.asked[number] = peer.id
     if not peers and not doubt.missed_by:
-        reason = f"{why} No other member can be asked, so the master tries to reach it."
+        reason = f"{why} No other member can probe it, so the master probes it itself."
         state.act(ProbeMember(member.id, member.address, member.probe_port, state.generation, reason))
 
 
-def _probe(member: Member) -> Callable[[OrderId], Probe]:
+def _probe_order(member: Member) -> Callable[[OrderId], Probe]:
     return lambda order: Probe(order, member.id, member.address, member.probe_port)
 
 
-def _witnesses_wanted(state: State) -> int:
-    """More than half of a member's peers in a small job."""
+def _probes_needed(state: State) -> int:
+    """The number of peers that must probe a member: in a small job more than half of its peers."""
     peers = len(state.members) - 1
     return min(MOST_PROBERS, max(PROBERS, peers // 2 + 1))
 
 
 def _healthy_peers(state: State, member: Member) -> Iterator[Member]:
-    """Connected and in no doubt themselves, not asked yet; the search is given up where most of the job is silent."""
+    """Peers that are connected, not suspected and not asked yet; none if most of the job is silent."""
     doubt = member.doubt
     assert doubt is not None
     if 2 * len(state.membership.doubted) > len(state.members) + 1:
@@ -152,7 +156,7 @@ def _healthy_peers(state: State, member: Member) -> Iterator[Member]:
 
 
 def probed(state: State, peer: Member, answer: Probed) -> None:
-    """What a peer found."""
+    """Notes the result of an indirect probe."""
     orders.acknowledge(state, peer, answer.order)
     member = state.members.get(answer.member)
     doubt = None if member is None else member.doubt
@@ -166,7 +170,7 @@ def probed(state: State, peer: Member, answer: Probed) -> None:
 
 
 def own_probe(state: State, member_id: str, reachable: bool) -> None:
-    """What the master itself found."""
+    """Notes the result of the master's direct probe."""
     member = state.members.get(MemberId(member_id))
     if member is not None and member.doubt is not None:
         member.doubt.own = reachable
@@ -178,7 +182,7 @@ def _judge(state: State, member: Member, quiet: float) -> None:
     assert doubt is not None
     peers, others_silent = state.membership.crowd.beside(member, on_good_nodes=False)
     if doubt.reached_by:
-        _leave_alone(state, member, quiet)
+        _keep_running(state, member, quiet)
     elif doubt.own is not True and (why := witness(state, member)):
         _silence(state, member, quiet, why)
     elif peers and 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
@@ -188,12 +192,12 @@ def _judge(state: State, member: Member, quiet: float) -> None:
     elif has_enough_witnesses(state, member):
         _silence(state, member, quiet, f"{_names(doubt.missed_by)} cannot reach it either")
     else:
-        ask(state, member, f"{member.id} has not been heard for {seconds(quiet)}.")
+        probe(state, member, _has_been_silent(member, quiet))
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
 
 
 def _has_others(state: State, member: Member) -> bool:
-    """In its own seat, where this is one of a PS job: what a seat does not know it cannot ask."""
+    """Whether the member has peers to ask; in a PS job only those of its own task are known here."""
     present: Collection[MemberId] = state.membership.crowd.present
     few = min(present, state.members.keys(), key=len)
     return any(each != member.id and each in present and each in state.members for each in few)
@@ -202,7 +206,7 @@ def _has_others(state: State, member: Member) -> bool:
 def has_enough_witnesses(state: State, member: Member) -> bool:
     doubt = member.doubt
     assert doubt is not None
-    if len(doubt.missed_by) >= _witnesses_wanted(state):
+    if len(doubt.missed_by) >= _probes_needed(state):
         return True
     pending = any(_is_healthy(state.members.get(peer)) for peer in doubt.asked.values())
     unasked = next(iter(_healthy_peers(state, member)), None) is not None
@@ -212,7 +216,7 @@ def has_enough_witnesses(state: State, member: Member) -> bool:
 
 
 def witness(state: State, member: Member) -> str:
-    """What the platform says of the node against a member that is not heard; empty where it says nothing."""
+    """What the platform reports against the node of a silent member; empty if it reports nothing."""
     node = state.placement.nodes.get(member.node)
     return "" if node is None else not_ready(node)
 
@@ -223,7 +227,7 @@ def is_on_a_lost_node(state: State, member: Member) -> bool:
 
 
 def not_ready(node: NodeSeen) -> str:
-    """Without a full stop: it stands within others."""
+    """A clause on a node that is not Ready or gone, without a full stop."""
     what = "is no longer part of the cluster" if node.is_gone else "is not Ready"
     return f"node {node.node} {what}" + (f" ({node.reason})" if node.reason else "")
 
@@ -232,44 +236,47 @@ def _is_healthy(peer: Member | None) -> bool:
     return peer is not None and peer.life == ALIVE and peer.doubt is None and peer.session is not None
 
 
-def _leave_alone(state: State, member: Member, quiet: float) -> None:
-    """A peer reaches it: only its way to the master is broken. It is asked again as long as it is silent."""
+def _keep_running(state: State, member: Member, quiet: float) -> None:
+    """Leaves a member alone that a peer reaches: only its path to the master is broken.
+
+    Peers probe it again for as long as it is silent.
+    """
     doubt = member.doubt
     assert doubt is not None
     trains = state.stage == RUNNING and state.world is not None and member.id in state.world.places
     if doubt.told != "reached":
         state.announce(
             "MasterCannotReachMember",
-            f"{member.id} has not been heard for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
-            f"it is left alone{' and trains on' if trains else ''}.",
+            f"{member.id} has been silent for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
+            f"it is not replaced{' and continues training' if trains else ''}.",
             member.id,
             warning=True,
         )
     if state.stage == STOPPING:
         readiness.stop_waiting_for(state, member)
     _renew(state, member, "reached")
-    ask(state, member, f"{member.id} is still not heard.")
+    probe(state, member, f"{member.id} is still silent.")
     readiness.refresh(state, member)
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
 
 
 def _judge_alone(state: State, member: Member, quiet: float) -> None:
-    """No peer: the master's own attempt is the second witness."""
+    """Judges a member without peers by the master's direct probe."""
     doubt = member.doubt
     assert doubt is not None
     if doubt.own is False:
         _silence(state, member, quiet, "the master cannot reach it either")
         return
     if doubt.own is None:
-        ask(state, member, f"{member.id} has not been heard for {seconds(quiet)}.")
+        probe(state, member, _has_been_silent(member, quiet))
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
         return
     if doubt.told != "own":
         doubt.told = "own"
-        text = f"{member.id} has not been heard for {seconds(quiet)}, but it answers the master: it is left alone."
+        text = f"{member.id} has been silent for {seconds(quiet)}, but answers the master's probe: it is not replaced."
         state.announce("MasterCannotReachMember", text, member.id, warning=True)
     doubt.own = None
-    ask(state, member, f"{member.id} is still not heard.")
+    probe(state, member, f"{member.id} is still silent.")
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
 
 
@@ -279,8 +286,8 @@ def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) 
     if doubt.told != "cut off":
         state.announce(
             "MasterNetworkSuspected",
-            f"{silent} are silent at once, {member.id} for {seconds(quiet)}: the master may be the one that is cut "
-            f"off, so nobody is left out for it.",
+            f"{silent} are silent at the same time, {member.id} for {seconds(quiet)}: the master itself may be cut "
+            f"off from the network, so no member is excluded.",
             member.id,
             warning=True,
         )
@@ -288,21 +295,21 @@ def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) 
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
 
 
-def _renew(state: State, member: Member, told: str) -> None:
-    """What was found out so far is too old for a verdict."""
+def _renew(state: State, member: Member, reported: str) -> None:
+    """Starts the suspicion again: the results of the probes so far are too old for a verdict."""
     _drop_questions(state, member)
-    member.doubt = Doubt(told=told)
+    member.doubt = Doubt(told=reported)
 
 
 def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
-    """The verdict: left out of the next generation, until it speaks."""
+    """The verdict: the next generation forms without the member, until the master hears it again."""
     _drop_questions(state, member)
     state.membership.doubted.discard(member.id)
     member.doubt = None
     member.life = SILENT
     reason = (
-        f"{member.id} is cut off, or frozen: it has been silent for {seconds(quiet)} and {witness}; it is left out "
-        f"until it speaks again."
+        f"{member.id} is cut off or frozen: it has been silent for {seconds(quiet)}, and {witness}. The job continues "
+        f"without it until it is heard again."
     )
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -311,8 +318,10 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
 
 
 def remember(state: State, member: Member) -> None:
-    """An earlier master had left it out: so it stays, until it speaks. It has as long as anybody to speak to this one:
-    its connection may be to that other, which is frozen itself."""
+    """Keeps a member silent that an earlier master had found silent, until this master hears it.
+
+    It has as long as any member to reach this master: it may still be connected to the earlier one, which is frozen.
+    """
     uid, heard_at = state.earlier.silent.get(member.id, (None, 0.0))
     if uid is None or uid != member.uid:
         return
@@ -330,7 +339,7 @@ def _back(state: State, member: Member) -> None:
         state_links.heard_again(state.links, member.id, state.now)
         state.deadlines.cancel(("replace", member.id))
         place = f"with rank index {member.rank_index}" if member.rank_index is not None else "as a spare"
-        state.announce("MemberReturned", f"{member.id} speaks again and comes back {place}.", member.id)
+        state.announce("MemberReturned", f"{member.id} is heard again and returns {place}.", member.id)
     if member.life == ALIVE:
         watch(state, member)
     orders.await_stopped(state, member)
@@ -356,7 +365,7 @@ def _drop_questions(state: State, member: Member) -> None:
 
 
 def forget(state: State, member: Member) -> None:
-    """The member is no more: nobody needs to look for it."""
+    """Ends all suspicion of a member that is gone."""
     if member.doubt is not None:
         end_doubt(state, member)
     for kind in ("hear", "replace"):

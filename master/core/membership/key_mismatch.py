@@ -1,15 +1,16 @@
-"""Strangers: members whose sidecars hold the key of another installation's master, and so can never speak to this one.
+"""Key mismatch: members whose sidecars hold another installation's key and cannot reach this master.
 
-Their pods were made before Outrider was installed anew, or before its Secrets were lost. What runs in them goes on
-without anybody's supervision, and nobody here can stop it, or knows which generation it is. Laws:
+The code calls them strangers. Their pods were created before Outrider was reinstalled, or before its Secrets were lost.
+What runs in them continues unsupervised; this master cannot stop it and does not know its generation. Laws:
 
-* not being heard says nothing about a stranger: it is never judged by silence, nor deleted for it;
-* no generation forms beside one that may train, because two worlds would write to one checkpoint. One that this master
-  saw before its containers ran has nobody who could have started it: it holds its place, and no world;
-* when its pod goes, or ends, its place is free as any other's. Where all of them end with code 0 and no fault was seen,
-  the job has succeeded.
+* silence says nothing about a stranger: it is never judged by silence, nor deleted for it;
+* no generation forms beside a stranger that may train, because two trainings would write to one checkpoint. A stranger
+  that this master saw before its containers ran cannot have been started by any master: it keeps its rank index, but
+  does not block a generation;
+* when a stranger's pod is gone or has ended, its rank index is vacant like any other. If all of them end with code 0
+  and no fault was seen, the job has succeeded.
 
-Users are told once for all that came together, with what they can do.
+One Event reports all strangers that were found together, with what the user can do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from outrider.master.core.state.member import Member
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:
-    """Its pod was seen."""
+    """Notes from the member's pod whether its key mismatches."""
     if pod.has_another_key and not member.is_stranger:
         member.is_stranger = state.membership.has_news_of_strangers = True
         state.membership.strangers.add(member.id)
@@ -32,7 +33,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def forget(state: State, member: Member) -> None:
-    """It is no more."""
+    """Forgets a stranger that is gone."""
     if member.id in state.membership.strangers:
         state.membership.strangers.discard(member.id)
         state.membership.lost_a_stranger |= not (member.finished or member.was_idle)
@@ -41,7 +42,7 @@ def forget(state: State, member: Member) -> None:
 
 
 def advance(state: State) -> None:
-    """At the end of a step: warns of them. That no generation forms beside them is told with the status."""
+    """Warns of new strangers at the end of a step; the status says that no generation forms beside them."""
     living = [m for member_id in sorted(state.membership.strangers) if not (m := state.members[member_id]).finished]
     if state.membership.has_news_of_strangers and living:
         kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunningUnsupervised"

@@ -1,10 +1,10 @@
-"""What a leader may do past its Lease (ADR 30): start the saved world again, unchanged, and nothing else.
+"""What a master may do without its Lease (ADR 30): restart the saved generation, unchanged, and nothing else.
 
-The API server is away, and a rank ends. The master still has its members on their links, and may be the only one that
-there is; another one may also hold the Lease by now. So what it does has to be right in both cases: the same members
-with the same ranks begin again under a number that the status has reserved for just that, and only while all of them
-are on their links and none of them has heard of a higher term. Whoever follows finds either this world, which it takes
-over as the saved one, or members that have greeted it, without which this world cannot begin.
+The API server is unreachable, and a rank ends. The master is still connected to its members and may be the only master;
+another one may also hold the Lease by now. What it does must be right in both cases: the same members with the same
+ranks restart under a number that the status has reserved for that. They restart only while all of them are connected
+and none of them has heard of a higher term. The next master finds either this generation, which it takes over as the
+saved one, or members that have already sent it a Hello; without those this generation cannot restart.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from outrider.wire.messages.generation import Start, Stop
 from outrider.wire.messages.links import Pong, Probe
 from outrider.wire.messages.membership import Hello, Refused, Welcome
 
-SAID = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
+ALLOWED_MESSAGES = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
 HARMLESS = (Announce, CloseSession, Deliver, ProbeMember)
 AGAIN = 1.0
 LATER = frozenset(("replace", "unended", "stuck", "unstarted", "begin", "absent", "failed pod", "no room", "resize",
                    "leave", "move", "saved state", "create", "delete", "owner", "room", "write", "schedule",
                    "save", "status", "rebuild", "finish", "check"))  # fmt: skip
-"""Deadlines at which something is decided that is more than that: they come when the Lease is held again."""
+"""Kinds of deadlines whose decisions need the Lease: they are put off until it is held again."""
 
 
 def may_be_done(action: Action) -> bool:
-    """What a shell does past the Lease, whatever a core wants: it says what belongs to this, and writes nothing."""
-    return isinstance(action.message, SAID) if isinstance(action, Send) else isinstance(action, HARMLESS)
+    """Whether a shell may do this action without the Lease: it sends these messages and writes nothing."""
+    return isinstance(action.message, ALLOWED_MESSAGES) if isinstance(action, Send) else isinstance(action, HARMLESS)
 
 
 def lapsed(state: State, event: LeaseLost) -> None:
     state.lease.lapsed = True
-    if state.world is not None:  # a job that waits has nothing to lose, and hundreds may
-        text = f"{event.reason} Until then a world that ends is started again as it is, by the same members, and "
-        state.announce("LeaseLost", text + "nothing else is done.", warning=True)
+    if state.world is not None:  # a waiting job has nothing to lose, and there may be hundreds of them
+        text = f"{event.reason} Until then the master only restarts a generation that ends, with the same members and "
+        state.announce("LeaseLost", text + "ranks; it does nothing else.", warning=True)
     readiness.stir(state)
 
 
 def regained(state: State) -> None:
-    """Nobody else has been the master: what was put off is done now."""
+    """Does what was put off: no other master has held the Lease meanwhile."""
     state.lease.lapsed, state.lease.outranked = False, 0
     if state.world is not None:
-        state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
+        state.announce("LeaseRegained", "The master holds its Lease again and resumes all its work.")
     for decided in state.lease.put_off.values():
         state.occur(decided)
     state.lease.put_off.clear()
@@ -60,20 +60,20 @@ def regained(state: State) -> None:
 
 
 def puts_off(state: State, decided: FailMember) -> bool:
-    """Nobody can be told to finish now; meanwhile the member stays in its place."""
+    """Whether a member's failure is put off: without the Lease no member can be ordered to finish."""
     if state.lease.lapsed:
         state.lease.put_off.setdefault(decided.member, decided)
     return state.lease.lapsed
 
 
 def note_term(state: State, hello: Hello) -> None:
-    """A member that has heard of a higher term ends it all, as long as the Lease is not held again."""
+    """Notes the term of a Hello: a higher one forbids any restart until the Lease is held again."""
     state.lease.outranked = max(state.lease.outranked, hello.term, hello.highest.term, hello.running.term)
 
 
 def advance(state: State) -> None:
-    """In place of all that follows from what has changed."""
-    state.checkpoint_step = None  # nobody is resized behind it
+    """Replaces all other rules of a step while the Lease is not held."""
+    state.checkpoint_step = None  # no resize follows this checkpoint
     if state.is_over:
         return
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and verdict.settle(state):
@@ -87,7 +87,7 @@ def advance(state: State) -> None:
 
 
 def _start(state: State, world: World) -> None:
-    """It needs no status of its own."""
+    """Starts the generation without saving a status first: the saved one has reserved its number."""
     chosen = all_of(state, world)
     if chosen and is_reserved(state, chosen, world.generation.number):
         world.version = state.status.saved_version
@@ -95,7 +95,7 @@ def _start(state: State, world: World) -> None:
 
 
 def all_of(state: State, world: World) -> list[Member]:
-    """Its members in the order of their ranks; none where one is not there, on its link and ready."""
+    """The generation's members in the order of their ranks; none unless all are present, connected and ready."""
     there = [i for i in world.order if i in state.ready and i not in state.membership.doubted]
     return [state.members[i] for i in there] if len(there) == len(world.order) else []
 

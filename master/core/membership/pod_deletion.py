@@ -1,13 +1,13 @@
-"""A member that stays silent, or that cannot end what runs in it, is given up: its pod is deleted.
+"""Deletes the pod of a member that stays silent or cannot end its processes.
 
-The verdict that left it out is `replace_after` old by then, and leaving out is reversible where deleting is not. So its
-peers are asked once more, or the master itself tries where there is nobody to ask, and only what nobody reaches is
-deleted. A deletion that the platform refused has not happened: the member may still speak and come back.
+The verdict that excluded the member is `replace_after` old by then; excluding is reversible, deleting is not. So peers
+probe it once more, or the master itself if there is no peer, and its pod is deleted only if no probe reaches it. If the
+platform refuses the deletion, the member may still be heard and return.
 
-A pod that is being deleted may stay: its kubelet is frozen, a finalizer holds it, a process is stuck in the kernel. Its
-place is another's long before that. When its grace has run out it is removed from the platform by force, but only where
-its node is not Ready or gone, or where its kubelet itself says that all of it has ended: elsewhere the kubelet still
-works on it. A pod that no controller would make again is never deleted.
+A pod that is being deleted may stay: its kubelet is frozen, it has a finalizer, or a process is stuck in the kernel.
+Another member gets its rank index long before that. When its grace period has ended, it is deleted by force, but only
+if its node is not Ready or gone, or if its kubelet itself reports that all containers have ended: otherwise the kubelet
+still works on it. A pod that no controller would create again is never deleted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 
 LEAST_GRACE = 1.0
-"""With none the platform forgets a pod before its kubelet has ended it."""
+"""The shortest grace in seconds: with 0 the platform forgets a pod before its kubelet has ended it."""
 STUCK_AFTER = 10.0
-"""Seconds beyond a pod's grace: a kubelet that is well needs some to tell that all of it has ended."""
+"""Seconds beyond a pod's grace period that a healthy kubelet needs to report that all containers have ended."""
 STUCK_AGAIN = 30.0
-EMPTY = "its kubelet says that all of its containers have ended"
+EMPTY = "its kubelet reports that all of its containers have ended"
 
 
 def consider(state: State, member_id: str) -> None:
-    """It has been silent for `replace_after`."""
+    """Considers the deletion of a member that has been silent for `replace_after`."""
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != SILENT or member.uid is None or member.deleting or state.is_over:
         return
@@ -42,7 +42,7 @@ def consider(state: State, member_id: str) -> None:
         member.doubt = Doubt()
         state.membership.doubted.add(member.id)
         state.membership.crowd.note(member)
-        failure_detector.ask(state, member, f"{member.id} is about to be given up.")
+        failure_detector.probe(state, member, f"The pod of {member.id} is about to be deleted.")
         _look_in(state, member, failure_detector.LOOK_AGAIN)
     elif _is_reached(member) or _is_our_own_silence(state, member):
         failure_detector.end_doubt(state, member)
@@ -51,7 +51,7 @@ def consider(state: State, member_id: str) -> None:
         failure_detector.end_doubt(state, member)
         _give_up(state, member)
     else:
-        failure_detector.ask(state, member, f"{member.id} is about to be given up.")
+        failure_detector.probe(state, member, f"The pod of {member.id} is about to be deleted.")
         _look_in(state, member, failure_detector.LOOK_AGAIN)
 
 
@@ -60,13 +60,15 @@ def _look_in(state: State, member: Member, delay: float) -> None:
 
 
 def _is_reached(member: Member) -> bool:
-    """It lives, and cannot speak to the master: it is kept until it can, its place is taken meanwhile."""
+    """Whether a probe reaches the member: it is kept until it can reach the master, without its rank index."""
     return member.doubt is not None and (bool(member.doubt.reached_by) or member.doubt.own is True)
 
 
 def _is_our_own_silence(state: State, member: Member) -> bool:
-    """Half of the others are not heard either: the master may be the one that is cut off. Where its node tells against
-    this one, only those count whose nodes do not."""
+    """Whether half of the other members are silent too, so that the master itself may be cut off.
+
+    If this member's node is not Ready, only members on Ready nodes count.
+    """
     others, silent = state.membership.crowd.beside(member, bool(failure_detector.witness(state, member)))
     patience = failure_detector.CUT_OFF_PATIENCE * state.spec.replace_after
     return others > 0 and 2 * silent >= others and state.now - member.heard_at < patience
@@ -89,18 +91,18 @@ def _give_up(state: State, member: Member) -> None:
 
 
 def _last_seen(member: Member) -> str:
-    """What is still known of it when its pod is gone, and its log with it."""
+    """Where the member was and what it did: the user's only trace after its pod and log are gone."""
     node = f" on node {member.node}" if member.node else ""
     where = f"{member.address}{node}" if member.address else node.removeprefix(" ")
     report = member.report
     if report is None:
-        return f"It was {where}." if where else ""
+        return f"It was last seen {'at ' if member.address else ''}{where}." if where else ""
     did = f"it was {report.state}" + (f" generation {report.generation} at step {report.step}" if report.step else "")
     return f"Last heard{f' from {where}' if where else ''}: {did}."
 
 
 def will_not_start(state: State, member: Member, why: str) -> None:
-    """It waits for a kubelet that is not heard: another one may start elsewhere."""
+    """Deletes a pod that waits for a kubelet that does not report: a new pod may start on another node."""
     if member.uid is None or member.deleting or not member.has_controller:
         return
     reason = f"{member.id} has not started, and {why}; its pod is deleted."
@@ -109,13 +111,16 @@ def will_not_start(state: State, member: Member, why: str) -> None:
 
 
 def unended(state: State, member_id: str) -> None:
-    """A stop is long overdue, and the sidecar could not end its trainer either: in a cluster that is another user's
-    process, and a template that is frozen, or stuck in the kernel, ends with its pod alone. One that may not have heard
-    of the stop is not judged: its time begins anew with its next connection, or its next word (`await_stopped`)."""
+    """Deletes a member whose Stop is long overdue and whose sidecar could not end its trainer either.
+
+    In a cluster the trainer is another user's process, and a template that is frozen or stuck in the kernel ends only
+    with its pod. A member that may not have received the Stop is not judged: its time starts again with its next
+    connection or message (`await_stopped`).
+    """
     member = state.members.get(MemberId(member_id))
     if member is None or member.life == SILENT or member.uid is None or member.deleting or state.is_over:
         return
-    if member.session is None or not orders.is_told_to_stop(member, member.told):
+    if member.session is None or not orders.has_stop(member, member.told):
         return
     if member.doubt is not None:
         state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
@@ -130,19 +135,19 @@ def unended(state: State, member_id: str) -> None:
 
 # -- pods that stay -----------------------------------------------------------------------------------------------
 def is_to_go(state: State, member: Member, ends: float) -> None:
-    """Its pod is being deleted and has to be gone by then, in the core's time."""
+    """Notes that the member's pod is being deleted and should be gone by `ends`, in the core's time."""
     if member.grace_ends is None or ends < member.grace_ends:
         member.grace_ends = ends
         state.deadlines.set(("stuck", member.id), max(ends + STUCK_AFTER, state.now))
 
 
 def stuck(state: State, member_id: str) -> None:
-    """Its grace ran out a while ago, and the platform still shows it."""
+    """Handles a pod that the platform still lists after the end of its grace period."""
     member = state.members.get(MemberId(member_id))
     if member is None or member.uid is None or member.grace_ends is None or state.is_over:
         return
     readiness.stop_waiting_for(state, member)
-    over = f"its grace ran out {seconds(max(state.now - member.grace_ends, 0.0))} ago"
+    over = f"its grace period ended {seconds(max(state.now - member.grace_ends, 0.0))} ago"
     witness = EMPTY if member.has_ended else failure_detector.witness(state, member)
     state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)
     if witness and member.has_controller:
@@ -151,15 +156,15 @@ def stuck(state: State, member_id: str) -> None:
         delete(state, member, reason, 0.0)
     elif not member.is_stuck:
         member.is_stuck = True
-        held = "" if witness else ": a finalizer holds it, its kubelet is not well, or a process of it cannot be ended"
-        text = f"The pod of {member.id} is still there, though {over}{held}. Nothing waits for it."
+        why = "" if witness else ": it has a finalizer, its kubelet is not healthy, or one of its processes cannot end"
+        text = f"The pod of {member.id} still exists, although {over}{why}. The job continues without it."
         state.announce("PodStuckTerminating", text, member.id, warning=True)
 
 
 def deletion_failed(state: State, action: DeletePod, error: str, again_in: float) -> None:
-    """One that was given up may come back until it is tried again; one that was dismissed may not."""
+    """Tries a refused deletion again later; until then a silent member may return, a dismissed one may not."""
     member = state.members.get(action.member)
-    text = f"{action.member} could not be deleted: {error}."
+    text = f"The pod of {action.member} could not be deleted: {error}."
     state.announce("DeleteFailed", text, action.member, warning=True)
     if member is None or not member.deleting or member.grace_ends is not None:  # `stuck` looks at it again
         return

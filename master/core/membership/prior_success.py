@@ -1,10 +1,11 @@
-"""Pods that have ended with code 0 by another master's word.
+"""Pods that ended with code 0 on the order of an earlier master.
 
-A sidecar lets its trainer end so when it is told that the job has succeeded, and a master says that only when all ranks
-of a world have ended with 0. Where that master died before it could save this, or was paused and is history by now,
-the one that follows sees nothing but pods that succeed. Such an end is no fault, and nobody makes the pod anew: a Job
-counts it as completed. So it is as good as the word of its ranks, and a world of which all have ended has succeeded.
-Where another fault comes between, the job has succeeded all the same: it would wait for pods that never come.
+A sidecar lets its trainer end like that when a master orders it to finish after success, and a master does that only
+when all ranks of a generation have ended with 0. If that master died or was paused before it could save this, its
+successor sees only pods that succeed. Such an end is not a fault, and no controller creates the pod again: a Job counts
+it as completed. So it counts as a report that the pod's ranks ended with 0, and a generation whose pods have all ended
+like that has succeeded. If another fault comes in between, the job has still succeeded: otherwise it would wait for
+pods that are never created.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from outrider.wire.ids import NO_GENERATION
 
 
 def was_told_elsewhere(state: State, member: Member) -> bool:
-    """It was in a world of an earlier master. One that is told to leave ends so too, and proves nothing."""
+    """Whether the member belonged to a generation of an earlier master, so that its end with 0 proves success.
+
+    A member that was ordered to leave also ends with 0, which proves nothing.
+    """
     if member.leaving or member.deleting or member.is_stranger:
         return False
     if state.stage == REBUILDING:
@@ -35,20 +39,20 @@ def was_told_elsewhere(state: State, member: Member) -> bool:
 
 
 def has_succeeded(state: State, member: Member) -> None:
-    """It is kept as what it is: nothing more is to be heard of it."""
+    """Records the member as finished; no further message from it is expected."""
     failure_detector.forget(state, member)
     member.finished = True
     if state.stage == RUNNING:
         recovery.member_done(state, member)
     else:
         state.announce(
-            "MemberSucceeded", f"{member.id} has ended with code 0, as an earlier master told it to.", member.id
+            "MemberSucceeded", f"{member.id} ended with code 0 on the order of an earlier master.", member.id
         )
     readiness.stop_waiting_for(state, member)
 
 
 def advance(state: State) -> None:
-    """Between two worlds: one of the job's has ended well, so there is no other to come."""
+    """Ends the job as succeeded if, between two generations, a member has ended with 0 on an earlier master's order."""
     if state.stage != GATHERING or state.is_over:
         return
     ended = [state.members[each] for each in sorted(state.placement.ended_well) if each in state.members]
@@ -56,5 +60,5 @@ def advance(state: State) -> None:
     if done:
         names = ", ".join(done)
         generation_job_end.succeed(
-            state, f"An earlier master has seen all ranks end with code 0: {names} ended by its word."
+            state, f"All ranks ended with code 0 under an earlier master: {names} ended on its order."
         )

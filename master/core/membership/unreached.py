@@ -1,16 +1,17 @@
-"""Members that run and have never been heard: told to the user, and kept from training beside a generation.
+"""Members that run but have never reached the master: reported, and kept from training beside a generation.
 
-A port, a NetworkPolicy or a name that does not resolve keeps a sidecar from its master, and then nothing of the job
-begins and nothing else shows why. What the platform shows is enough to say it: the pod runs, and no Hello has come.
+A blocked port, a NetworkPolicy or a name that does not resolve keeps a sidecar from its master. Then the job does not
+start, and nothing else shows why. What the platform shows is enough to report it: the pod runs, and no Hello has come.
 
-Some of these pods may begin by themselves (`PodSeen.alone_after`; docs/adr/0028): their command forms its world alone,
-and no generation of the job was formed when they were made. Laws:
+Some of these pods may start unsupervised (`PodSeen.alone_after`; docs/adr/0028): their command forms its process group
+by itself, and the job had no generation when they were created. Laws:
 
-* no first generation forms while one of them has not shown that it knows of a master. A Welcome may get lost, so that
-  only what is said after it shows that;
-* one that is still not heard beside a generation is deleted long before its time. That can be a pod that was on its way
-  through the API server while the first generation formed: the next one of its owner may not begin by itself;
-* one that has begun is no member of any world (`membership.key_mismatch`), and gets no order.
+* the first generation does not form until each of these pods has shown that it knows a master. A Welcome may get lost,
+  so only a message after the Welcome shows that;
+* a pod of this kind that is still silent when a generation exists is deleted long before it could start. That can be a
+  pod that was on its way through the API server while the first generation formed; the next pod of its owner may not
+  start unsupervised;
+* a pod that has started unsupervised is in no generation (`membership.key_mismatch`) and receives no order.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from outrider.wire.ids import NO_GENERATION, MemberId
 from outrider.wire.messages.membership import Hello, Refused
 
 AFTER = 30.0
-"""Seconds that a pod runs without a Hello until it is said: a sidecar needs 1 to 3 of them."""
+"""Seconds that a pod runs without a Hello before that is reported: a sidecar needs 1 to 3 s."""
 AGAIN = 60.0
-"""Seconds after which one that runs unsupervised introduces itself again."""
+"""Seconds after which a sidecar that runs unsupervised sends its Hello again."""
 NO_SIDECAR = (
-    'it has no sidecar: its template does not say outrider.dev/inject: "true" (nor does its namespace say enabled), or '
-    "the webhook did not answer when it was made. Its trainer runs as without Outrider; make the pod anew"
+    'it has no sidecar: neither its template has outrider.dev/inject: "true" nor its namespace outrider.dev/inject: '
+    "enabled, or the webhook did not respond when the pod was created. Its trainer runs unsupervised; recreate the pod"
 )
 CHECK = (
-    "check that a NetworkPolicy lets the pod out to, and outrider-system in from it on, TCP port 7070, and that the "
-    "pod's dnsPolicy resolves names of Services"
+    "check that NetworkPolicies allow TCP port 7070 from the pod to outrider-system (egress and ingress), and that the "
+    "pod's dnsPolicy resolves Service names"
 )
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:
-    """Its pod was seen, before its phase is taken over."""
+    """Notes what the member's pod says, before the member takes over the pod's phase."""
     member.alone_after, member.has_sidecar = pod.alone_after, pod.has_sidecar
     if pod.alone_after and not member.is_bound:
         state.membership.unbound.add(member.id)
@@ -61,12 +62,12 @@ def due(state: State, member_id: str) -> None:
     state.mark_status()
     what = f"its sidecar has not reached this master: {CHECK}" if member.has_sidecar else NO_SIDECAR
     state.announce(
-        "SidecarCannotReachMaster", f"{member.id} has run for {seconds(AFTER)}, and {what}.", member.id, warning=True
+        "SidecarCannotReachMaster", f"{member.id} has run for {seconds(AFTER)}, but {what}.", member.id, warning=True
     )
 
 
 def greeted(state: State, member: Member, hello: Hello) -> None:
-    """It was heard. What it knows of a master it may have from an earlier one."""
+    """Notes the member's Hello; it may show that the sidecar already knew an earlier master."""
     if member.is_unreached:
         state.mark_status()
     member.is_unreached = False
@@ -76,7 +77,7 @@ def greeted(state: State, member: Member, hello: Hello) -> None:
 
 
 def bound(state: State, member: Member) -> None:
-    """Its sidecar has heard a master, and never lets its command go."""
+    """Notes that the member's sidecar has heard a master: it never starts its command unsupervised."""
     if not member.is_bound:
         member.is_bound = True
         state.membership.unbound.discard(member.id)
@@ -85,7 +86,7 @@ def bound(state: State, member: Member) -> None:
 
 
 def gone(state: State, member: Member) -> None:
-    """It is no more."""
+    """Forgets a member that is gone."""
     _forget(state, member)
     state.membership.unbound.discard(member.id)
 
@@ -98,15 +99,15 @@ def _forget(state: State, member: Member) -> None:
         state.mark_status()
 
 
-# -- those that may begin by themselves
+# -- pods that may start unsupervised
 #
 def waits_for(state: State, member: Member) -> bool:
-    """Its command will begin by itself; it is not deleted for its silence."""
+    """Whether the member is not deleted for its silence, because its command will start unsupervised."""
     return not state.number and unsupervised.may_begin(member)
 
 
 def alone_soon(state: State, member_id: str) -> None:
-    """Half of its time is over."""
+    """Deletes a silent member beside a generation when half of the time to its unsupervised start is over."""
     member = state.members.get(MemberId(member_id))
     if (
         member is None
@@ -116,13 +117,13 @@ def alone_soon(state: State, member_id: str) -> None:
         or member.deleting
     ):
         return
-    why = f"{member.id} was never heard, and would begin by itself beside this job's generations; its pod is deleted."
+    why = f"{member.id} never reached the master and would start unsupervised beside the job; its pod is deleted."
     _remove(state, member, why)
 
 
 def runs_alone(state: State, session: str, member: Member) -> None:
-    """Its Hello says that its command was let go."""
-    why = f"{member.id} runs unsupervised: it had reached no master in time, and takes no order."
+    """Handles the Hello of a sidecar that has started its command unsupervised."""
+    why = f"{member.id} runs unsupervised: it reached no master in time, so it accepts no orders."
     state.act(Send(session, member.id, Refused(why, AGAIN), state.generation, why))
     state.act(CloseSession(session, why, state.generation))
     _forget(state, member)

@@ -172,7 +172,7 @@ def _has_no_trainer(state: State, member_id: MemberId) -> bool:
 
 def _is_prepared(state: State, member_id: MemberId) -> bool:
     member = state.members.get(member_id)
-    return member is not None and readiness.can_be_told(member)
+    return member is not None and readiness.can_take_orders(member)
 
 
 def _measure(state: State, check: Check, group: list[MemberId]) -> None:

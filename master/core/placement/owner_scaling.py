@@ -61,7 +61,7 @@ def hold(state: State) -> None:
     """
     if state.stage != GATHERING or state.placement.suspended or (state.phase, state.message) == ("pending", ""):
         return
-    if formation.is_nobody_wanted(state):
+    if formation.is_scaled_to_zero(state):
         state.phase, state.message, state.patient = "pending", "", True
         state.mark_status()
 

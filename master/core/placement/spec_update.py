@@ -21,7 +21,7 @@ from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
 from outrider.master.core.state.occurrences import SpecEdited
-from outrider.master.core.text import counted
+from outrider.master.core.text import requested
 
 
 def edited(state: State, event: SpecChanged) -> None:
@@ -33,9 +33,7 @@ def edited(state: State, event: SpecChanged) -> None:
             membership_connections.welcome(state, member, "The job's patience was edited.")
     is_own = autoscaler.is_own(state, event.spec.replicas)
     if event.spec.replicas != state.target and not is_own:
-        state.announce(
-            "ScaleRequested", f"{counted(event.spec.replicas, 'member')} requested instead of {state.target}."
-        )
+        state.announce("ScaleRequested", f"{requested(event.spec.replicas, 'member')} instead of {state.target}.")
         autoscaler.scaled_by_hand(state, event.spec.replicas)
         state.target = event.spec.replicas
     autoscaler.edited(state, before)

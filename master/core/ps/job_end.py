@@ -77,7 +77,7 @@ def _finish(job: PsState) -> None:
             if not (task.role == EVALUATOR and _evaluates(job, task)):
                 let(job, task, partial(generation_job_end.stop_now, task.state, "the training is over"))
     if not tally.has(job, tally.STAYS):
-        stages.move(job, "everyone knows")
+        stages.move(job, "end acknowledged")
         job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
 
 

@@ -23,7 +23,7 @@ from outrider.master.core.scaling import autoscaler, rehearsal
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.text import counted
+from outrider.master.core.text import counted, requested
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.membership import Finish, Leaving
 
@@ -48,10 +48,10 @@ def scale(state: State, replicas: int) -> None:
         state.announce("ScaleRejected", text, warning=True)
         return
     if replicas == state.target:
-        state.announce("ScaleRequested", f"{counted(replicas, 'member')} requested already.")
+        state.announce("ScaleRequested", f"{requested(replicas, 'member')} already.")
         autoscaler.scaled_by_hand(state, replicas)
         return
-    state.announce("ScaleRequested", f"{counted(replicas, 'member')} requested instead of {state.target}.")
+    state.announce("ScaleRequested", f"{requested(replicas, 'member')} instead of {state.target}.")
     autoscaler.scaled_by_hand(state, replicas)
     state.target = replicas
     readiness.note_staffing(state)

@@ -179,8 +179,8 @@ def test_recovery_from_a_fault_before_the_first_step_is_described_so() -> None:
     play.until_next(3)
     play.say(play["worker-0"], Stepped(play.generation, 1, 0.0))
     (told,) = play.announced("Recovered")
-    assert told.reason.startswith("Training begins at step 1, ")
-    assert told.reason.endswith(" s after MemberLost: no step had been made before it.")
+    assert told.reason.startswith("Training starts at step 1, ")
+    assert told.reason.endswith(" s after MemberLost; no step was made before it.")
     (fault,) = play.faults()
     assert fault.seconds_lost is not None, "the fault is over"
 

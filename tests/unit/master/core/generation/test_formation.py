@@ -40,21 +40,22 @@ def waits(play: Play, number: int, reason: str, **held: bool) -> None:
 
 # -- members that are awaited -------------------------------------------------------------------------------------
 def test_before_the_platform_has_said_which_members_there_are() -> None:
-    assert Play(job(2)).message == "the platform has not told yet which members there are"
+    assert Play(job(2)).message == "the platform has not listed the members yet"
 
 
 def test_too_few_are_ready_and_those_who_may_come_are_named() -> None:
     play = begun(3)
-    assert play.message == "waiting for worker-0, worker-1, worker-2: a world needs 3 members, and none is ready"
+    needed = "a generation needs at least 3 members"
+    assert play.message == f"waiting for worker-0, worker-1, worker-2: {needed}, none is ready"
     come(play, 1)
-    assert play.message == "waiting for worker-0, worker-2: a world needs 3 members, and 1 is ready"
-    assert begun(8).message == "waiting for 8 members: a world needs 8 members, and none is ready"
+    assert play.message == "waiting for worker-0, worker-2: a generation needs at least 3 members, 1 is ready"
+    assert begun(8).message == "waiting for 8 members: a generation needs at least 8 members, none is ready"
 
 
 def test_enough_are_ready_and_another_is_worth_waiting_for() -> None:
     play = begun(4, 2)
     come(play, 0, 1, 3)
-    assert play.message == "waiting for worker-2: 4 members are wanted, and 3 are ready"
+    assert play.message == "waiting for worker-2: 4 members are requested, 3 are ready"
 
 
 def test_a_spare_that_is_ready_is_no_member_that_is_wanted() -> None:
@@ -64,17 +65,18 @@ def test_a_spare_that_is_ready_is_no_member_that_is_wanted() -> None:
     play.actors[actor.id] = actor
     play.tell(play.pod(actor))
     play.connect(actor)
-    assert play.message == "waiting for worker-0: 2 members are wanted, and 1 is ready"
+    assert play.message == "waiting for worker-0: 2 members are requested, 1 is ready"
 
 
 def test_who_cannot_come_is_named_with_what_the_platform_says() -> None:
     play = begun(3, 2)
     come(play, 0)
     waits(play, 1, NO_NODE, unschedulable=True)
-    assert play.message == f"waiting for worker-2: a world needs 2 members, and 1 is ready; worker-1: {NO_NODE}"
+    needed = "a generation needs at least 2 members"
+    assert play.message == f"waiting for worker-2: {needed}, 1 is ready; worker-1: {NO_NODE}"
     waits(play, 2, NO_NODE, unschedulable=True)
     assert play.message == (
-        f"waiting for members: a world needs 2 members, and 1 is there; worker-1: {NO_NODE} (and 1 more)"
+        f"waiting for members: a generation needs at least 2 members, 1 is available; worker-1: {NO_NODE} (and 1 more)"
     )
 
 
@@ -82,9 +84,9 @@ def test_pods_that_cannot_start_and_are_needed_are_counted_at_once() -> None:
     play = begun(2)
     for number in range(2):
         waits(play, number, NO_IMAGE, cannot_start=True)
-    assert play.message == f"no world can form: 2 members cannot start and 2 are needed; worker-0: {NO_IMAGE}"
+    assert play.message == f"no generation can form: 2 members cannot start and 2 are needed; worker-0: {NO_IMAGE}"
     come(play, 0)
-    assert play.message.startswith("no world can form: 1 member cannot start and 2 are needed; worker-1: ErrImage")
+    assert play.message.startswith("no generation can form: 1 member cannot start and 2 are needed; worker-1: ErrImage")
     come(play, 1)
     assert play.stage == "committing"
 
@@ -96,8 +98,8 @@ def test_what_ended_the_last_world_goes_before() -> None:
     play.until(lambda: play.stage == "gathering")
     play.run(1)
     assert play.message == (
-        "worker-1 is lost: killed; waiting for members: a world needs 3 members, and 2 are there; "
-        "worker-3 finds no room"
+        "worker-1 is lost: killed; waiting for members: a generation needs at least 3 members, 2 are available; "
+        "worker-3 cannot be scheduled"
     )
 
 
@@ -106,13 +108,13 @@ def test_a_member_that_has_not_come_in_time_is_said_to_be_late() -> None:
     come(play, 0)
     play.run(100)
     assert play.message == (
-        "waiting for members: a world needs 2 members, and 1 is there; worker-1 was not ready in time"
+        "waiting for members: a generation needs at least 2 members, 1 is available; worker-1 was not ready in time"
     )
 
 
 @pytest.mark.parametrize(("unit", "said"), [
-    (1, "waiting for worker-3: 4 members are wanted, and 3 are ready"),
-    (4, "waiting for worker-3: 4 members are wanted, and 3 are ready"),
+    (1, "waiting for worker-3: 4 members are requested, 3 are ready"),
+    (4, "waiting for worker-3: 4 members are requested, 3 are ready"),
 ])  # fmt: skip
 def test_whole_units(unit: int, said: str) -> None:
     play = begun(4, 3, node_unit=unit, start_patience=60.0)
@@ -121,7 +123,8 @@ def test_whole_units(unit: int, said: str) -> None:
     play.run(100)
     assert bool(play.sent(Start)) == (unit == 1)
     if unit == 4:
-        assert play.message == "a world needs 3 members in whole units of 4, and of 3 that are ready none can be in it"
+        needed = "a generation needs at least 3 members in whole units of 4"
+        assert play.message == f"{needed}, and none of the 3 ready members can be in it"
 
 
 def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
@@ -130,7 +133,7 @@ def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
     play["worker-0"].frozen = True
     play.until(lambda: bool(play.state.membership.doubted))
     come(play, 1)
-    assert play.message == "worker-0 is not heard: no world begins before it is known why"
+    assert play.message == "worker-0 is silent: no generation starts before the cause is known"
     play["worker-0"].frozen = False
     play.report(play["worker-0"])
     play.until_running(2)
@@ -143,7 +146,7 @@ def test_a_suspended_job_says_by_whom() -> None:
     play.until(lambda: not play.members())
     assert play.message == "The job is suspended."
     play.tell(SpecChanged(play.spec, suspended=False))
-    assert play.message == "waiting for worker-2, worker-3: a world needs 2 members, and none is ready"
+    assert play.message == "waiting for worker-2, worker-3: a generation needs at least 2 members, none is ready"
 
 
 def test_a_job_that_waits_behind_another_one_says_behind_whom() -> None:
@@ -151,7 +154,7 @@ def test_a_job_that_waits_behind_another_one_says_behind_whom() -> None:
     play.room = 1
     play.until(lambda: play.lacks_room())
     play.tell(TurnTold("research/old"))
-    assert play.message == "waits for room behind research/old, which is older and lacks room too"
+    assert play.message == "queued behind research/old, which is older and lacks room too"
     play.tell(TurnTold(""))
     assert play.message.startswith("waiting for ")
 
@@ -160,7 +163,7 @@ def test_an_owner_that_wants_none() -> None:
     play = Play(replace(job(2), is_adopted=True))
     play.tell(OwnerSized(0))
     play.tell(PodsListed(()))
-    assert play.message == "the owner of the pods wants none; training goes on when it wants some again"
+    assert play.message == "the owner of the pods is scaled to 0; training continues when it is scaled up"
 
 
 def test_members_that_are_measured() -> None:
@@ -189,7 +192,8 @@ def test_an_observed_job_beside_whose_last_world_none_is_started() -> None:
     play.run(5)
     assert play.ready() == {"worker-0", "worker-1"}
     assert play.message == (
-        "nothing of the world runs any more; the job is only observed, and something of its last world may still run"
+        "no process of the generation runs any more; the job is only observed, and processes of its last generation "
+        "may still run"
     )
 
 
@@ -202,7 +206,7 @@ def test_past_its_lease_a_master_says_what_it_may_do() -> None:
     play.lose("worker-0")
     play.until(lambda: play.stage == "gathering")
     assert play.message.endswith(
-        "; the master's Lease has lapsed: until it holds it again, only the last world may begin, as it was"
+        "; the master has lost its Lease: until it is held again, only the last generation may restart, unchanged"
     )
 
 

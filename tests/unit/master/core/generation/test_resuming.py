@@ -51,8 +51,8 @@ def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> N
     (told,) = play.announced("StartedOver")
     made = next(iter(play.saved_steps().values()))
     assert told.reason == (
-        f"The script began at step 0 again, though it saved ckpt.pt at step {made} and did not load it: {high} steps "
-        "are repeated, and so at each fault. The script may want a flag for it, such as --resume or "
+        f"The script started at step 0 again and did not load ckpt.pt, which it had saved at step {made}: {high} steps "
+        "are repeated, as after every fault. The script may need a flag to load it, such as --resume or "
         "--init_from=resume."
     )
     assert told.severity == "warning"
@@ -119,8 +119,8 @@ def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> 
     (told,) = play.announced("ResumeUnknown")
     lost = play.now - 0.5 - left
     assert told.reason.endswith(
-        f"Where generation {play.generation} goes on, and how many steps it repeats, is not known: its steps are "
-        f"counted on from {high}. Until its first step {lost:.2f} s were lost, and the time of repeated steps."
+        f"It is unknown from which step generation {play.generation} continues and how many steps it repeats; its "
+        f"steps are counted from {high} on. {lost:.2f} s were lost until its first step, plus the time of repeated steps."
     )
     assert dict(told.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
     assert play.status()["faults"][0]["seconds_lost"] == round(lost, 3)
@@ -283,9 +283,9 @@ def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -
     report(play, "worker-1", (3, 0))
     (told,) = play.announced("ResumeUnknown")
     assert told.reason.startswith(
-        "No save was seen, but the script has read a file that was written while it trained, which may be a "
-        f"checkpoint. Where generation {play.generation} goes on, and how many steps it repeats, is not known: its "
-        f"steps are counted on from {high}. Until its first step "
+        "No save was seen, but the script has read a file that was written during training, which may be a "
+        f"checkpoint. It is unknown from which step generation {play.generation} continues and how many steps it "
+        f"repeats; its steps are counted from {high} on. "
     )
     assert play.status()["step"] == high + 3
     assert play.status()["resumed_from"] == "unknown"

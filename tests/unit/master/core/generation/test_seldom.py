@@ -107,7 +107,7 @@ def test_a_member_that_has_stopped_and_is_not_ready_again_holds_the_others_up_fo
     took = play.until_next(2, 30)
     assert 15.0 <= took < 15.5
     (overdue,) = play.announced("ReadyOverdue")
-    assert overdue.reason == "worker-2 stopped 15 s ago and is not ready again; the others go on without it."
+    assert overdue.reason == "worker-2 stopped 15 s ago and is not ready yet; the job continues without it."
     assert overdue.member == "worker-2"
     assert overdue.severity == "warning"
     assert play.world == ["worker-0", "worker-1"]
@@ -303,7 +303,7 @@ def test_the_line_of_the_rendezvous_has_every_field() -> None:
         "world_size": "4",
     }
     decided = [a.reason for a in play.actions if isinstance(a, SaveStatus) and "is decided" in a.reason]
-    assert decided == ["Generation 1.1 is decided: 2 members, 4 ranks; it must be saved before it is started."]
+    assert decided == ["Generation 1.1 is decided: 2 members, 4 ranks; it is saved before it starts."]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_more_than_half_of_a_small_jobs_members_are_asked_and_eight_of_a_large_o
     play.freeze("worker-1")
     play.until(lambda: bool(play.sent(Probe)), 5)
     assert len({s.member for s in play.sent(Probe)}) == asked
-    assert all(s.reason.startswith("worker-1 has not been heard for 1.8 s. ") for s in play.sent(Probe))
+    assert all(s.reason.startswith("worker-1 has been silent for 1.8 s. ") for s in play.sent(Probe))
 
 
 class Answered(Play):
@@ -362,7 +362,7 @@ def test_a_member_without_peers_that_answers_the_master_is_left_alone_and_asked_
     play.freeze("worker-0")
     play.run(20)
     (told,) = play.announced("MasterCannotReachMember")
-    assert told.reason.endswith(", but it answers the master: it is left alone.")
+    assert told.reason.endswith(", but answers the master's probe: it is not replaced.")
     assert (told.member, told.severity) == ("worker-0", "warning")
     assert not play.announced("MemberSilent")
     assert not play.deleted()
@@ -379,8 +379,8 @@ def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() ->
     told = play.announced("MasterNetworkSuspected")
     assert told
     assert told[0].reason.startswith("4 of ")
-    assert " members are silent at once, worker-0 for 3.0 s: " in told[0].reason
-    assert told[0].reason.endswith("the master may be the one that is cut off, so nobody is left out for it.")
+    assert " members are silent at the same time, worker-0 for 3.0 s: " in told[0].reason
+    assert told[0].reason.endswith("the master itself may be cut off from the network, so no member is excluded.")
     assert len({a.member for a in told}) == len(told), "each of them once"
 
 
@@ -393,7 +393,7 @@ def test_of_those_who_are_silent_at_once_replacements_that_have_not_come_are_not
     for member in ("worker-0", "worker-1", "worker-2"):
         play[member].unheard = True
     play.run(15)
-    assert play.announced("MasterNetworkSuspected")[0].reason.startswith("3 of 3 members are silent at once, worker-")
+    assert play.announced("MasterNetworkSuspected")[0].reason.startswith("3 of 3 members are silent at the same time")
 
 
 def test_a_port_that_is_taken_again_and_again_costs_restarts_in_the_end() -> None:

@@ -81,7 +81,7 @@ def test_a_member_that_stopped_by_itself_while_the_master_believed_in_it_costs_n
     play.reconnect("worker-1")
     play.until_next(3)
     (fault,) = [each for each in play.faults() if each.kind == "MemberIsolated"]
-    assert fault.reason == f"worker-1 says: {WHY}."
+    assert fault.reason == f"worker-1 reports: {WHY}."
     assert play.restarts_used() == 0
     assert len(play.announced("MemberIsolated")) == 1
 

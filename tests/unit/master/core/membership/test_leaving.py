@@ -65,13 +65,13 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
     play.run(5.0)
     assert (play.phase, play.message) == (
         "pending",
-        "the owner of the pods wants none; training goes on when it wants some again",
+        "the owner of the pods is scaled to 0; training continues when it is scaled up",
     )
     play.actors.clear()
     for index in range(2):
         play.appears(f"train-{index}", index)
     play.tell(OwnerSized(2))
-    assert play.message == "waiting for train-0, train-1: a world needs 1 member, and none is ready"
+    assert play.message == "waiting for train-0, train-1: a generation needs at least 1 member, none is ready"
     play.until_running(2)
     assert play.phase == "running"
 

@@ -151,7 +151,7 @@ def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and
     for session in ("first", "second", "third"):
         (send, *_) = [a for a in play.tell(SidecarSaid(session, newer)) if isinstance(a, Send)]
         assert isinstance(send.message, Refused)
-        assert "speaks version 2" in send.message.reason
+        assert "uses protocol version 2" in send.message.reason
         assert send.message.retry_after > 0
     assert len(play.announced("SidecarRejected")) == 1
     assert not play.deleted()

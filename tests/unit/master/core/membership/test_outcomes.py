@@ -55,7 +55,7 @@ def test_a_fault_of_those_that_were_not_told_changes_nothing_about_it(is_adopted
     play.until(lambda: play.ended() is not None, 30)
     assert play.exit_code == 0
     assert play.announced("JobSucceeded")[0].reason == (
-        f"An earlier master has seen all ranks end with code 0: {first}, {second} ended by its word."
+        f"All ranks ended with code 0 under an earlier master: {first}, {second} ended on its order."
     )
     assert [send.member for send in play.sent(Finish)] == [last]
     assert not play.deleted()

@@ -40,7 +40,7 @@ def test_a_hello_of_another_job_is_refused_for_good_and_told() -> None:
     play = running(2)
     answer = refused(play, "s", "worker-1", job_name="letters")
     assert answer is not None
-    assert answer.reason == "worker-1 belongs to job 'letters', and this is the master of job 'digits'."
+    assert answer.reason == "worker-1 belongs to job 'letters', but this is the master of job 'digits'."
     assert answer.retry_after == -1.0
     assert [(a.reason, a.member) for a in play.announced("SidecarRejected")] == [(answer.reason, "worker-1")]
 
@@ -53,7 +53,7 @@ def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_on
         assert answer is not None
         assert answer.retry_after == -1.0
         assert answer.reason == (
-            f"worker-1 is already the pod with uid {uid}, and this connection says its uid is {other}; "
+            f"worker-1 is already the pod with uid {uid}, but this connection reports uid {other}; "
             "only one of them can be worker-1."
         )
     assert len(play.announced("SidecarRejected")) == 2
@@ -66,7 +66,7 @@ def test_a_pod_that_the_platform_has_not_shown_is_asked_again_and_nobody_is_told
     play.run(0.1)
     answer = refused(play, "s", "worker-0")
     assert answer is not None
-    assert answer.reason == "the platform has not shown a pod worker-0 of job 'digits' yet; it is asked again."
+    assert answer.reason == "The platform has not listed a pod worker-0 of job 'digits' yet; the sidecar tries again."
     assert answer.retry_after == 0.2
     assert not play.announced("SidecarRejected")
 
@@ -77,8 +77,8 @@ def test_a_sidecar_of_a_newer_version_is_told_what_to_do() -> None:
     assert answer is not None
     assert answer.retry_after == 5.0
     assert answer.reason.endswith(
-        f" and this master only versions up to {PROTOCOL_VERSION}: it goes on as it is, and is asked again; "
-        "use the same version of outrider for both."
+        f", but this master supports versions up to {PROTOCOL_VERSION}. The member continues and tries again; "
+        "run the same version of Outrider on both."
     )
     assert len(play.announced("SidecarRejected")) == 1
 
@@ -122,7 +122,7 @@ def test_a_new_ticket_is_given_to_who_is_linked_alone() -> None:
     play = running(2)
     play.run(TICKET_EVERY)
     (renewed,) = play.sent(Welcome, "worker-1")
-    assert renewed.reason == "worker-1 is given a new ticket."
+    assert renewed.reason == "worker-1 receives a new ticket."
     play.tell(SidecarDisconnected(play["worker-1"].session))
     play.run(TICKET_EVERY)
     assert len(play.sent(Welcome, "worker-1")) == 1
@@ -143,7 +143,7 @@ def test_the_workers_that_a_sidecar_says_are_gone_are_told() -> None:
     play.reconnect("worker-1")
     play.until_next(2, 10)
     (gone,) = play.announced("WorkersGone")
-    assert gone.reason == "worker-1 says that none of its worker processes of generation 1.1 is left."
+    assert gone.reason == "worker-1 reports that none of its worker processes of generation 1.1 is left."
 
 
 def test_what_is_left_of_an_earlier_job_is_stopped_by_its_name() -> None:
@@ -180,15 +180,15 @@ def test_a_member_that_peers_reach_is_told_of_once_with_who_reaches_it_and_what_
     play.run(10)
     (told,) = play.announced("MasterCannotReachMember")
     assert told.reason == (
-        "worker-2 has not been heard for 3.0 s, but worker-0, worker-1, worker-3 can reach it: "
-        "it is left alone and trains on."
+        "worker-2 has been silent for 3.0 s, but worker-0, worker-1, worker-3 can reach it: "
+        "it is not replaced and continues training."
     )
     assert (told.member, told.severity) == ("worker-2", "warning")
     first, later = play.sent(Probe)[0], play.sent(Probe)[-1]
     assert isinstance(first.message, Probe)
     assert (first.message.member, first.message.address, first.message.port) == ("worker-2", "127.0.0.1", 9000)
-    assert first.reason == f"worker-2 has not been heard for 1.8 s. {first.member} is asked whether it reaches it."
-    assert later.reason == f"worker-2 is still not heard. {later.member} is asked whether it reaches it."
+    assert first.reason == f"worker-2 has been silent for 1.8 s. {first.member} is asked to probe it."
+    assert later.reason == f"worker-2 is still silent. {later.member} is asked to probe it."
 
 
 def test_of_a_spare_that_peers_reach_it_is_not_said_that_it_trains() -> None:
@@ -198,7 +198,7 @@ def test_of_a_spare_that_peers_reach_it_is_not_said_that_it_trains() -> None:
     play["worker-3"].unheard = True
     play.run(10)
     (told,) = play.announced("MasterCannotReachMember")
-    assert told.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is left alone.")
+    assert told.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is not replaced.")
 
 
 def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
@@ -209,7 +209,7 @@ def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
     (probe,) = [a for a in play.actions if isinstance(a, ProbeMember)]
     assert (probe.address, probe.port, probe.generation) == ("127.0.0.1", 9000, Generation(1, 1))
     assert probe.reason == (
-        "worker-0 has not been heard for 1.8 s. No other member can be asked, so the master tries to reach it."
+        "worker-0 has been silent for 1.8 s. No other member can probe it, so the master probes it itself."
     )
 
 
@@ -222,7 +222,7 @@ def test_a_member_that_speaks_again_is_told_of_with_its_place(is_replaced: bool,
     play.thaw("worker-1")
     play.run(1)
     (back,) = play.announced("MemberReturned")
-    assert back.reason == f"worker-1 speaks again and comes back {place}."
+    assert back.reason == f"worker-1 is heard again and returns {place}."
     assert back.member == "worker-1"
 
 
@@ -231,5 +231,5 @@ def test_a_pause_of_the_master_is_told_with_its_length() -> None:
     play.now += 20.0
     play.tell(Stalled(20.0))
     (told,) = play.announced("MasterStalled")
-    assert told.reason == "The master itself did not run for 20 s; silence in that time is no member's fault."
+    assert told.reason == "The master was paused for 20 s; it ignores the silence of members in that time."
     assert told.severity == "warning"

@@ -11,11 +11,11 @@ from outrider.wire.messages.generation import Start
 from tests.unit.master.core.play import Actor, Play, job, running
 
 LONG = 1200.0
-"""Longer than any patience with a pod that is not heard."""
+"""Seconds longer than any patience with a silent pod."""
 SENTENCE = (
-    "train-0, train-1 were made for another installation of Outrider and have the key of its master: what runs there "
-    "trains on unsupervised, and no generation forms beside it; delete or restart these pods, what its controller "
-    "makes anew has the key of this one."
+    "train-0, train-1 were created for another Outrider installation and have the key of its master: training there "
+    "continues unsupervised, so no generation forms. Delete or restart these pods; a pod that its controller recreates "
+    "gets the key of this installation."
 )
 
 
@@ -137,7 +137,7 @@ def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_trai
     assert not play.announced("MemberSilent")
     assert not play.deleted()
     assert not play.sent(Start)
-    assert "worker-0, worker-1, worker-2 were made" in play.message
+    assert "worker-0, worker-1, worker-2 were created" in play.message
     for name in ("worker-0", "worker-1", "worker-2"):
         play.lose(name)
     play.until_running(3)
@@ -192,7 +192,7 @@ def test_one_that_its_user_makes_for_no_controller_is_to_be_made_by_him() -> Non
     lone = replace(play.pod(stranger(0)), has_controller=False)
     play.tell(lone)
     assert play.announced("KeyMismatch")[0].reason.endswith(
-        "delete or restart this pod, made anew it has the key of this one."
+        "Delete or restart this pod; a recreated pod gets the key of this installation."
     )
 
 

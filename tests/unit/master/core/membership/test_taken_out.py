@@ -69,8 +69,8 @@ def test_the_next_master_refuses_one_that_it_was_shown_no_more() -> None:
     after.connect(taken)
     (refused,) = refusals(after, "worker-1")
     assert refused.reason == (
-        f"worker-1 is no longer a member of job 'digits': the platform shows its pod (uid {taken.uid}) no more as one "
-        "of the job's."
+        f"worker-1 is no longer a member of job 'digits': the platform no longer lists its pod (uid {taken.uid}) as "
+        "one of the job's pods."
     )
     assert refused.retry_after < 0
 

@@ -243,7 +243,7 @@ def test_a_pod_that_stays_on_a_frozen_node_goes_by_force_when_its_grace_has_run_
     play.run(40)
     forced = [d for d in deletions(play, "worker-1") if d.grace == 0]
     assert [d.reason for d in forced] == [
-        "The pod of worker-1 is deleted by force: its grace ran out 10 s ago, and node node-2 is not Ready "
+        "The pod of worker-1 is deleted by force: its grace period ended 10 s ago, and node node-2 is not Ready "
         "(Kubelet stopped posting node status)."
     ]
     assert play.announced("PodForceDeleted")
@@ -256,7 +256,7 @@ def test_a_pod_that_stays_on_a_healthy_node_is_reported_once_and_never_forced() 
     deleted_slowly(play, "worker-1", 15)
     play.run(300)
     assert len(play.announced("PodStuckTerminating")) == 1
-    assert "its grace ran out 10 s ago: a finalizer" in play.announced("PodStuckTerminating")[0].reason
+    assert "its grace period ended 10 s ago: it has a finalizer" in play.announced("PodStuckTerminating")[0].reason
     assert all(d.grace > 0 for d in deletions(play, "worker-1"))
     assert play.is_running(4)
     play.tell(NOT_READY)
@@ -275,8 +275,8 @@ def test_a_pod_that_stays_though_all_of_it_has_ended_goes_by_force_on_a_node_tha
     play.run(3)
     assert deletions(play, "worker-1")[-1].grace == 0
     assert play.announced("PodForceDeleted")[0].reason == (
-        "The pod of worker-1 is deleted by force: its grace ran out 10 s ago, and its kubelet says that all of its "
-        "containers have ended."
+        "The pod of worker-1 is deleted by force: its grace period ended 10 s ago, and its kubelet reports that "
+        "all of its containers have ended."
     )
 
 

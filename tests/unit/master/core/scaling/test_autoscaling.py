@@ -97,7 +97,7 @@ def test_a_user_who_scales_the_job_is_obeyed_and_autoscaling_pauses() -> None:
     play.tell(ScaleRequested(1))
     play.run(200)
     assert len(play.world) == 1
-    assert play.announced("ScaleRequested")[0].reason == "1 member requested instead of 2."
+    assert play.announced("ScaleRequested")[0].reason == "1 member is requested instead of 2."
     assert (scaling_status(play)["condition"], scaling_status(play)["continue"]) == ("Stop", False)
     assert play.announced("ScalingPaused")
 

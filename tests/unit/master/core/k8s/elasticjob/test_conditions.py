@@ -198,7 +198,7 @@ def test_what_the_kubelet_said_first_is_kept_while_it_backs_off() -> None:
     waiting["members"][0]["blocked"] = first
     status = status_of(job(), waiting, [pod("image_pull_back_off", "worker-0")], NOW)
     assert status["message"] == f"waiting for members; worker-0: {first}"
-    said = waiting | {"message": f"no world can form; worker-0: {first}"}
+    said = waiting | {"message": f"no generation can form; worker-0: {first}"}
     assert status_of(job(), said, [pod("image_pull_back_off", "worker-0")], NOW)["message"] == said["message"]
 
 
@@ -325,7 +325,7 @@ def test_a_member_is_shown_with_the_memory_that_its_container_may_use() -> None:
 
 
 def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
-    why = "worker-0 was made for another installation of Outrider ..."
+    why = "worker-0 was created for another Outrider installation ..."
     told = core("pending", {"worker-0": "unsupervised", "worker-1": "ready"}, message=why)
     status = status_of(job(), told, [pod("running", "worker-0"), pod("running", "worker-1")], NOW)
     running = condition(status, "Running")
@@ -336,10 +336,10 @@ def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
 
 
 def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
-    said = core(phase="pending", message="waits for room behind research/old, which is older and lacks room too")
+    said = core(phase="pending", message="queued behind research/old, which is older and lacks room too")
     scheduled = condition(status_of(job(), said, [], NOW), "Scheduled")
     assert scheduled["message"].endswith(
-        "needed; the job waits for room behind research/old, which is older and lacks room too"
+        "needed; the job queued behind research/old, which is older and lacks room too"
     )
 
 
