@@ -126,7 +126,7 @@ GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
     ("step", "The highest step that was ever made.", lambda job, now: job.progress.high_step, max),
     ("round_trip_seconds", "Of probes between members, the quarter quantile.",
      lambda job, now: job.links.usual or None, max),
-    ("links_down", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
+    ("links_down", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.reported), sum),
     ("goodput_ratio", "New steps times the median step time, over the time since the job began.",
      status_document.goodput, max),
 )  # fmt: skip

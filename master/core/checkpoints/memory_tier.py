@@ -158,8 +158,8 @@ def _not_replicated(state: State, world: World, member: MemberId, step: int, why
     """Announces a failed copy once a generation: if saves are faster than copies, every copy fails."""
     keeping = world.keeping
     keeping.failed = True
-    if not keeping.told:
-        keeping.told = True
+    if not keeping.reported:
+        keeping.reported = True
         kept = "; the step before is kept" if keeping.copied >= 0 else ""
         what = replication.described(keeping, step) if step in keeping.counted else f"step {step}"
         text = f"{member} did not receive a replica of {what}: {why}{kept}."

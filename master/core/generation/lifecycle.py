@@ -83,7 +83,7 @@ def start(state: State) -> None:
     generation_resume.begin(state, world)
     for place in world.places.values():
         member = state.members[place.member]
-        member.told, member.ready, member.finished = world.generation, None, False
+        member.ordered, member.ready, member.finished = world.generation, None, False
         state.deadlines.cancel(("confirm", member.id))  # it was about an older generation
         readiness.refresh(state, member)
         _start(state, world, member, place, allowed, saves, prints)
@@ -247,7 +247,7 @@ def stop_member(state: State, member: Member, generation: Generation, reason: st
     spec = state.spec
     graces = (0.0, 0.0, 0.0) if hard else (spec.stop_grace, spec.handler_grace, spec.save_grace)
     member.ready = None
-    member.told = max(member.told, generation)
+    member.ordered = max(member.ordered, generation)
     readiness.refresh(state, member)
     orders.give(state, member, lambda order: Stop(order, generation, *graces, reason), reason, generation)
 

@@ -41,7 +41,7 @@ def may_have(state: State, member: Member) -> bool:
     (`membership.prior_success`).
     """
     if state.reserved is None:
-        return member.told > NO_GENERATION
+        return member.ordered > NO_GENERATION
     return any(place.member == member.id for place, _ in state.reserved.seats)
 
 

@@ -131,7 +131,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
     member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
     member.offers = hello.offers
-    member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
+    member.ordered = max(member.ordered, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
         member.mode, member.mode_reason = MODES.get(hello.rung, hello.rung), hello.rung_reason
         member.trainer_pid = hello.trainer_pid
@@ -197,8 +197,8 @@ def _compare(state: State, member: Member, hello: Hello) -> None:
     elif own is None and hello.finished and state.stage != REBUILDING:
         reason = f"{member.id} had finished generation {hello.highest}, which is over."
         lifecycle.stop_member(state, member, hello.highest, reason)
-    elif own is None and hello.highest >= member.told:
-        member.stopped = max(member.stopped, member.told)
+    elif own is None and hello.highest >= member.ordered:
+        member.stopped = max(member.stopped, member.ordered)
 
 
 def _was_isolated(state: State, member: Member, hello: Hello, own: World | None) -> None:
@@ -211,8 +211,8 @@ def _was_isolated(state: State, member: Member, hello: Hello, own: World | None)
         recovery.member_isolated(state, member, f"{member.id} reports: {hello.isolated}.", generation)
     if hello.running != NO_GENERATION:
         stop_leftover(state, member)
-    elif own is None and hello.highest >= member.told:
-        member.stopped = max(member.stopped, member.told)
+    elif own is None and hello.highest >= member.ordered:
+        member.stopped = max(member.stopped, member.ordered)
 
 
 def unconfirmed(state: State, member_id: str) -> None:
@@ -269,14 +269,14 @@ def ready(state: State, member: Member, message: Ready) -> None:
     member.nproc, member.mode_reason = message.nproc, message.rung_reason
     member.mode = MODES.get(message.rung, message.rung)
     member.trainer_pid, member.max_restarts = message.trainer_pid, message.max_restarts
-    if member.stopped < member.told:
+    if member.stopped < member.ordered:
         return
     world = _running_world(state, member)
     if world is not None and message.after >= world.generation and member.id not in world.done:
         reason = f"{member.id} has stopped generation {world.generation} on the order of an earlier master."
         recovery.begin(state, "WorkersGone", reason, member, free=True)
-    first = not member.rung_told
-    member.ready, member.trainer_lost, member.overdue, member.rung_told = message, False, False, True
+    first = not member.mode_reported
+    member.ready, member.trainer_lost, member.overdue, member.mode_reported = message, False, False, True
     state.deadlines.cancel(("unready", member.id))
     state.deadlines.cancel(("patience", member.id))
     if first:
@@ -326,7 +326,7 @@ def stopped(state: State, member: Member, message: Stopped) -> None:
     """Handles Stopped: the member has reaped every process of the generation."""
     orders.drop_stops(state, member, message.generation)
     member.stopped = max(member.stopped, message.generation)
-    if member.stopped >= member.told:
+    if member.stopped >= member.ordered:
         member.running = NO_GENERATION
     if member.ready is not None and member.ready.after < message.generation:
         member.ready = None

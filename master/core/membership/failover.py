@@ -63,7 +63,7 @@ def decide(state: State) -> None:
     world = _world_before(state, running)
     if state.earlier.is_left and len(running) == 1:
         world = _reported_world(state, *running)
-    highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
+    highest = max((m.ordered for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
     if world is not None and state.membership.strangers.intersection(world.places):
         world = None  # it may run, but this master can send its members no orders
@@ -180,7 +180,7 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
 
     Its sidecar soon reports how the ranks ended; that report then names the cause.
     """
-    member.told = max(member.told, world.generation)
+    member.ordered = max(member.ordered, world.generation)
     is_known = True
     if not member.greeted and not member.finished:
         _judge_by_silence(state, member)
@@ -221,9 +221,11 @@ def _clear(state: State, running: set[Generation]) -> None:
         if member.running != NO_GENERATION:
             lifecycle.stop_member(state, member, member.running, f"Generation {member.running} is not taken over.")
         elif member.finished and not member.is_stranger and member.pod_phase != ENDED_WELL:
-            lifecycle.stop_member(state, member, member.told, f"Generation {member.told} ended on {member.id} alone.")
+            lifecycle.stop_member(
+                state, member, member.ordered, f"Generation {member.ordered} ended on {member.id} alone."
+            )
         elif member.greeted:
-            member.stopped = max(member.stopped, member.told)
+            member.stopped = max(member.stopped, member.ordered)
         readiness.refresh(state, member)
 
 

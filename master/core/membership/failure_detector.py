@@ -244,7 +244,7 @@ def _keep_running(state: State, member: Member, quiet: float) -> None:
     doubt = member.doubt
     assert doubt is not None
     trains = state.stage == RUNNING and state.world is not None and member.id in state.world.places
-    if doubt.told != "reached":
+    if doubt.reported != "reached":
         state.announce(
             "MasterCannotReachMember",
             f"{member.id} has been silent for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
@@ -271,8 +271,8 @@ def _judge_alone(state: State, member: Member, quiet: float) -> None:
         probe(state, member, _has_been_silent(member, quiet))
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
         return
-    if doubt.told != "own":
-        doubt.told = "own"
+    if doubt.reported != "own":
+        doubt.reported = "own"
         text = f"{member.id} has been silent for {seconds(quiet)}, but answers the master's probe: it is not replaced."
         state.announce("MasterCannotReachMember", text, member.id, warning=True)
     doubt.own = None
@@ -283,7 +283,7 @@ def _judge_alone(state: State, member: Member, quiet: float) -> None:
 def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) -> None:
     doubt = member.doubt
     assert doubt is not None
-    if doubt.told != "cut off":
+    if doubt.reported != "cut off":
         state.announce(
             "MasterNetworkSuspected",
             f"{silent} are silent at the same time, {member.id} for {seconds(quiet)}: the master itself may be cut "
@@ -298,7 +298,7 @@ def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) 
 def _renew(state: State, member: Member, reported: str) -> None:
     """Starts the suspicion again: the results of the probes so far are too old for a verdict."""
     _drop_questions(state, member)
-    member.doubt = Doubt(told=reported)
+    member.doubt = Doubt(reported=reported)
 
 
 def _silence(state: State, member: Member, quiet: float, witness: str) -> None:

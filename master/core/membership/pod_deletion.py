@@ -1,7 +1,7 @@
 """Deletes the pod of a member that stays silent or cannot end its processes.
 
 The verdict that excluded the member is `replace_after` old by then; excluding is reversible, deleting is not. So peers
-probe it once more, or the master itself if there is no peer, and its pod is deleted only if no probe reaches it. If the
+probe it once more, or the master itself if it has no peer, and its pod is deleted only if no probe reaches it. If the
 platform refuses the deletion, the member may still be heard and return.
 
 A pod that is being deleted may stay: its kubelet is frozen, it has a finalizer, or a process is stuck in the kernel.
@@ -91,7 +91,7 @@ def _give_up(state: State, member: Member) -> None:
 
 
 def _last_seen(member: Member) -> str:
-    """Where the member was and what it did: the user's only trace after its pod and log are gone."""
+    """The member's last place and state: the user's only trace after its pod and log are gone."""
     node = f" on node {member.node}" if member.node else ""
     where = f"{member.address}{node}" if member.address else node.removeprefix(" ")
     report = member.report
@@ -120,15 +120,15 @@ def unended(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
     if member is None or member.life == SILENT or member.uid is None or member.deleting or state.is_over:
         return
-    if member.session is None or not orders.has_stop(member, member.told):
+    if member.session is None or not orders.has_stop(member, member.ordered):
         return
     if member.doubt is not None:
         state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
         return
     if not member.has_controller:
-        keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
+        keep(state, member, f"{member.id} cannot end the processes of generation {member.ordered}")
         return
-    reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
+    reason = f"{member.id} cannot end the processes of generation {member.ordered}; its pod is deleted."
     state.announce("SilentMemberDeleted", reason, member.id, warning=True)
     delete(state, member, reason)
 

@@ -35,7 +35,7 @@ def was_told_elsewhere(state: State, member: Member) -> bool:
     world = state.world
     if world is not None and member.id in world.places:
         return world.generation.term < state.term
-    return member.told > NO_GENERATION and member.told.term < state.term
+    return member.ordered > NO_GENERATION and member.ordered.term < state.term
 
 
 def has_succeeded(state: State, member: Member) -> None:

@@ -166,7 +166,7 @@ def _is_heard(state: State, member: Member, within: float = HEARD) -> bool:
 
 # -- Events -------------------------------------------------------------------------------------------------------
 def _report(state: State, found: list[Cut]) -> None:
-    reported = state.links.told
+    reported = state.links.reported
     for cut in found:
         if cut.pair not in reported or cut.is_both != reported[cut.pair].is_both:
             state.announce("LinkDown", f"{cut_sentence(state, cut)}.", cut.first, warning=True,

@@ -53,7 +53,7 @@ def document(state: State) -> dict[str, Any]:
         "down": [
             {"members": list(cut.pair), "both_ways": cut.is_both, "seconds": round(state.now - cut.since, 1),
              "reason": f"{cut_sentence(state, cut)}."}
-            for _pair, cut in sorted(state.links.told.items())
+            for _pair, cut in sorted(state.links.reported.items())
         ],
         "slow": [
             {"members": list(slow.members), "round_trip_ms": _in_ms(slow.round_trip), "loss": round(slow.loss, 3),

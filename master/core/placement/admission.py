@@ -26,7 +26,7 @@ def lacks_room(state: State) -> bool:
     ):
         return False
     there = [member for member in state.members.values() if member.is_usable]
-    if any(member.told > NO_GENERATION for member in there):
+    if any(member.ordered > NO_GENERATION for member in there):
         return False
     return any(m.unschedulable for m in there) and _placed(state) < state.spec.min_members
 

@@ -64,8 +64,8 @@ def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
     found = state.metrics
     invalid = " and ".join(f'{name} is "{text}"' for name, text in wrong.items())
     problem = invalid and f"Invalid value by metrics.logPattern: {invalid}; it is ignored."
-    if not wrong.keys() <= found.told:
-        found.told |= wrong.keys()
+    if not wrong.keys() <= found.reported:
+        found.reported |= wrong.keys()
         state.announce("MetricsInvalid", f"{problem} Line: {quoted(found.line)}.", member.id, warning=True)
     if problem != found.problem:
         found.problem = problem

@@ -1,1 +1,1 @@
-"""All that the core knows of one job, and what of it the next master is told."""
+"""The state of one job in the core, and which parts of it the next master gets."""

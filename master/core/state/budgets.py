@@ -1,4 +1,4 @@
-"""How often something may be done: a count of uses of which one is forgotten per `decay` seconds without another."""
+"""Budgets: counts of uses, of which one is regained per `decay` seconds without another use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from outrider.master.core.state.durability import Moment
 
 @dataclass(slots=True)
 class Budget:
-    """So many uses; one comes back per `decay` seconds without a use."""
+    """The number of uses, and when the last one was; one is regained per `decay` seconds without a use."""
 
     used: int = 0
     since: Moment = 0.0
 
 
 def left(budget: Budget, allowed: int, decay: float, now: float) -> int:
-    """Uses that remain."""
+    """The number of uses that remain."""
     return allowed - max(0, budget.used - _regained(budget, decay, now))
 
 
@@ -26,7 +26,7 @@ def use(budget: Budget, decay: float, now: float) -> None:
 
 
 def give_back(budget: Budget) -> None:
-    """The last use turned out to be none."""
+    """Takes back the last use."""
     budget.used = max(0, budget.used - 1)
 
 

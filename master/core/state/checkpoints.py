@@ -1,4 +1,4 @@
-"""What is known of checkpoints and of the data, beyond one generation."""
+"""The state of checkpoints and of data positions beyond one generation."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from outrider.master.core.state.durability import durable, transient
 
 
 class DataNote(NamedTuple):
-    """What a rank has told of its data (`checkpoints.data_position`)."""
+    """A rank's report on its data (`checkpoints.data_position`)."""
 
     generation: str
     kind: str
     sentence: str
     samples: int
-    """That are trained on again."""
+    """The number of samples that are trained on again."""
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What is known of checkpoints and of the data, beyond one generation."""
+    """The state of checkpoints and of data positions beyond one generation."""
 
     replicated_step: int | None = transient(None)
-    """The newest step that all ranks of a world had in memory."""
+    """The newest step that all ranks of a generation had in memory."""
     samples_repeated: int = durable(0, "data", shared=True)
     data_notes: list[DataNote] = durable(list, "data", shared=True)
     stop_by: float | None = transient(None)
-    """When the platform ends its members by itself, if it does."""
+    """The moment at which the platform deletes the members by itself; None if it does not."""

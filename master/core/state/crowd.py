@@ -1,7 +1,7 @@
-"""How many of a job's members should be heard, and how many of them are not. Each change of a member is counted as it
-comes, so that a verdict on one of them is O(1) however large the job is.
+"""Counts of the members that should be heard and of the silent ones among them.
 
-The seats of a PS job share one: who is not heard there is judged beside the members of all seats.
+Each change of a member updates the counts, so that a verdict on one member is O(1) however large the job is. The tasks
+of a PS job share one crowd: a silent member is judged beside the members of all tasks.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from outrider.wire.ids import MemberId
 @dataclass(slots=True)
 class Crowd:
     is_shared: bool = False
-    """Other members than the state's own are counted too."""
+    """Whether other members than the state's own are counted too."""
     present: set[MemberId] = field(default_factory=set)
-    """Who has said Hello and is not being deleted."""
+    """The members that have sent a Hello and are not being deleted."""
     unheard: dict[MemberId, str] = field(default_factory=dict)
-    """Those of them that are in doubt or silent, and the node of each."""
+    """The present members that are suspected or silent, with the node of each."""
     unheard_on: Counter[str] = field(default_factory=Counter)
-    """How many of those a node has."""
+    """The number of unheard members on each node."""
     bad_nodes: set[str] = field(default_factory=set)
-    """Not Ready, or gone."""
+    """The nodes that are not Ready or gone."""
     excused: int = 0
-    """The unheard on bad nodes."""
+    """The number of unheard members on bad nodes."""
 
     def note(self, member: Member) -> None:
-        """It is as it is now."""
+        """Counts the member as it is now."""
         if member.id in self.present:
             self.forget(member.id)
         if not member.greeted or member.deleting or member.life not in (ALIVE, SILENT):
@@ -40,14 +40,14 @@ class Crowd:
             self._count(member.node, 1)
 
     def forget(self, member: MemberId) -> None:
-        """It is no more."""
+        """Removes a member that is gone from the counts."""
         self.present.discard(member)
         node = self.unheard.pop(member, None)
         if node is not None:
             self._count(node, -1)
 
     def note_node(self, node: str, is_ready: bool) -> None:
-        """May be told more than once."""
+        """Notes whether a node is Ready; repetitions are harmless."""
         if is_ready and node in self.bad_nodes:
             self.bad_nodes.discard(node)
             self.excused -= self.unheard_on[node]
@@ -56,7 +56,7 @@ class Crowd:
             self.excused += self.unheard_on[node]
 
     def beside(self, member: Member, on_good_nodes: bool) -> tuple[int, int]:
-        """The others, and how many of them are not heard either; those alone whose nodes are well, if so asked."""
+        """The number of other members and of the unheard ones among them; without bad nodes if `on_good_nodes`."""
         others, unheard = len(self.present), len(self.unheard) - (self.excused if on_good_nodes else 0)
         node = self.unheard.get(member.id)
         is_counted = node is not None and not (on_good_nodes and node in self.bad_nodes)

@@ -1,8 +1,8 @@
-"""What becomes of a field of the State when another master follows: each one says it where it is declared.
+"""Durability of the State's fields: each declares what the next master gets of it.
 
-How a durable value is written, its type says: records, tuples and collections as lists, a mapping with its keys as
-texts, a dataclass within a record by elements of that record's list. Who reads leaves what is missing at its default,
-and passes over what it does not know: a master may follow an older one, and a newer one.
+The type of a durable value defines how it is written: records, tuples and collections as lists, a mapping with its keys
+as texts, a dataclass within a record as elements of that record's list. A reader leaves missing values at their
+defaults and ignores unknown ones, because a master may follow an older or a newer one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple, NewType, get_args, get_origin, get_type_hints
 
 Moment = Annotated[float, "moment"]
-"""Of this master's clock; -inf: never. It is written as a unix time, because another process has another clock. The
-clock of whoever wrote it may be an hour ahead, and nothing that was written is to come."""
+"""A past moment by this master's clock; -inf: never. It is written as a unix time, because another process has another
+clock. If the writer's clock was ahead, a reader takes the present moment instead of a future one."""
 Deadline = Annotated[float, "deadline"]
-"""The same of what is to come."""
+"""A future moment by this master's clock, written as a unix time."""
 AS_IT_IS = (object, dict[str, object])
 
 
@@ -28,7 +28,7 @@ def in_order(held: dict[Any, Any]) -> dict[Any, Any]:
 class Clock(NamedTuple):
     now: float
     offset: float
-    """Add it for the wall clock."""
+    """Seconds to add to `now` for the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,46 +44,48 @@ class Durability:
 
 def durable(default: Any, key: str = "", *, shared: bool = False, rest: bool = False, rows: bool = False,
             outlives_end: bool = False, trim: Callable[[Any], object] = lambda value: value) -> Any:  # fmt: skip
-    """The next master has it too.
+    """A field that the next master gets too.
 
-    key: what it is called there, if not as here
+    key: its name in the status, if it differs
     shared: it is one element of the list of that name, behind those that are declared before it
     rest: its elements are the rest of that list
     rows: a mapping is written as a list, in its order
-    outlives_end: a job that begins anew after its end has it too
-    trim: what of it is written
+    outlives_end: a job that is started again after its end gets it too
+    trim: returns the part of it that is written
     """
     return _field(default, Durability("durable", key, shared or rest, rest, rows, outlives_end, trim))
 
 
 def transient(default: Any) -> Any:
-    """It ends with this master: the next one finds it by itself, or does without."""
+    """A field that ends with this master: the next one finds the value by itself or does not need it."""
     return _field(default, Durability("transient"))
 
 
 def inherited(default: Any, key: str = "") -> Any:
-    """It is read as a durable one, and `status.persist` writes what is under its key, from members and worlds."""
+    """A field that is read like a durable one, while `status.persist` writes it from members and generations."""
     return _field(default, Durability("inherited", key))
 
 
 def special(default: Any) -> Any:
-    """`status.persist` writes or reads it in a way of its own."""
+    """A field that `status.persist` writes or reads in its own way."""
     return _field(default, Durability("special"))
 
 
 def part(default: Any, key: str = "") -> Any:
-    """Its own fields say it; with a key they are written by themselves under it."""
+    """A dataclass whose own fields declare their durability; with a key they are written under it."""
     return _field(default, Durability("part", key))
 
 
 def _field(default: Any, how: Durability) -> Any:
-    told = {"durability": how}
-    return field(default_factory=default, metadata=told) if callable(default) else field(default=default, metadata=told)
+    metadata = {"durability": how}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------
 def written(of: Any, clock: Clock) -> dict[str, Any]:
-    """What the next master is told of a part."""
+    """What is written of a part for the next master."""
     found: dict[str, Any] = {}
     _write(of, found, clock)
     return found
@@ -103,7 +105,7 @@ def _write(of: Any, found: dict[str, Any], clock: Clock) -> None:
 
 
 def restore(of: Any, saved: Mapping[str, Any], clock: Clock, *, after_end: bool = False) -> None:
-    """Takes over what was written, or of it what outlives the job's end."""
+    """Takes over what was written; with `after_end` only what outlives the job's end."""
     _restore(of, {key: [*kept] if isinstance(kept, list) else kept for key, kept in saved.items()}, clock, after_end)
 
 
@@ -134,7 +136,7 @@ class Codec(NamedTuple):
     write: Callable[[Any, Clock], Any] = lambda value, _clock: value
     read: Callable[[Any, Clock], Any] = lambda value, _clock: value
     width: int = 0
-    """Of a record: how many elements its list has."""
+    """The number of elements in a record's list; 0 for any other value."""
 
 
 WHOLE = Codec()
@@ -208,24 +210,24 @@ def _rows(*kinds: Any) -> Codec:
 
 
 def _record(kind: Any) -> Codec:
-    """Of a NamedTuple, or of a dataclass without its transient fields."""
-    said = {each.name: each.metadata.get("durability") for each in fields(kind)} if is_dataclass(kind) else {}
-    ended = {name for name, how in said.items() if how is not None and how.kind == "transient"}
+    """The codec of a NamedTuple, or of a dataclass without its transient fields."""
+    declared = {each.name: each.metadata.get("durability") for each in fields(kind)} if is_dataclass(kind) else {}
+    ended = {name for name, how in declared.items() if how is not None and how.kind == "transient"}
     kinds = {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name not in ended}
     row = _sequence(kinds.values(), lambda values: kind(**dict(zip(kinds, values, strict=False))), is_dataclass)
     return row._replace(write=lambda value, clock: row.write([getattr(value, name) for name in kinds], clock))
 
 
 def _sequence(kinds: Iterable[Any], make: Callable[[list[Any]], Any], is_spread: Callable[[Any], bool]) -> Codec:
-    """Of values of these kinds in one list; the elements of those that are spread stand in it themselves."""
+    """The codec of values of these kinds in one list, which has the elements of spread values themselves."""
     codecs = [_codec(kind) for kind in kinds]
     widths = [codec.width if is_spread(kind) else 0 for kind, codec in zip(kinds, codecs, strict=True)]
 
     def write(values: Iterable[Any], clock: Clock) -> list[Any]:
         row: list[Any] = []
         for value, codec, width in zip(values, codecs, widths, strict=True):
-            told = codec.write(value, clock)
-            row.extend(told if width else [told])
+            encoded = codec.write(value, clock)
+            row.extend(encoded if width else [encoded])
         return row
 
     def read(saved: Iterable[Any], clock: Clock) -> Any:

@@ -1,4 +1,4 @@
-"""What an earlier master has left."""
+"""The state that an earlier master has left."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from outrider.wire.messages.log_lines import LineMatched
 
 @dataclass(slots=True)
 class Earlier:
-    """What an earlier master has left, as far as this one has not found it itself."""
+    """The state that an earlier master has left, until this master has found it itself."""
 
     placed: dict[MemberId, Placed] = inherited(dict, "members")
-    """An earlier master's members, as they were last: a pod's label says what it was made with."""
+    """The earlier master's members with their last rank indexes; a pod's label may have an older one."""
     addresses: dict[MemberId, tuple[PodUid, str, int]] = inherited(dict, "addresses")
-    """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
+    """The addresses of the earlier master's members, to probe those that have not reached this master."""
     silent: dict[MemberId, tuple[PodUid, Moment]] = inherited(dict, "silent")
-    """Members that an earlier master had left out, and when they were heard last."""
+    """The members that the earlier master found silent, and when each was last heard."""
     saved_world: dict[str, object] | None = inherited(None, "world")
     saved_left: dict[str, object] | None = inherited(None, "left")
-    """The world that was being stopped, or had been, when the status was saved."""
+    """The generation that was being stopped or was stopped last when the status was saved."""
     saved_numbers: tuple[int, int] = inherited((0, 0), "reserved")
-    """The term in which the status was saved, and up to which number it reserves that world another beginning."""
+    """The term in which the status was saved, and the highest number under which its generation may restart."""
     is_left: bool = transient(False)
-    """Nothing is known of the worlds before but what members say: the job's record is gone."""
+    """Whether the job's record is gone, so that only its members report earlier generations."""
     deferred: list[tuple[MemberId, Exited | LineMatched]] = transient(list)
-    """What members said of ended ranks and lines before a new master knew the world."""
+    """The messages on ended ranks and log lines that came before a new master knew the generation."""
 
     def defer(self, member: MemberId, message: Exited | LineMatched) -> None:
-        """It is looked at when this master knows the world."""
+        """Keeps a message until this master knows the generation."""
         self.deferred.append((member, message))

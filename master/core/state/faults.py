@@ -1,4 +1,4 @@
-"""What has gone wrong in a job, and what speaks against nodes."""
+"""The faults of a job, and the nodes that are excluded for them."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from outrider.wire.ids import RankIndex
 
 @dataclass(slots=True)
 class Exclusion:
-    """Nodes that new pods keep off (`faults.node_exclusion`)."""
+    """The excluded nodes, which new pods avoid (`faults.node_exclusion`)."""
 
     avoiding: tuple[str, ...] = durable(())
-    """Nodes that new pods keep off."""
+    """The nodes that new pods avoid now."""
     condemned: dict[str, Moment] = durable(dict)
-    """Nodes of which a rule of the user's said so, and when."""
+    """The nodes that a user's rule has excluded, and when."""
     forgiven_at: Moment = durable(float("-inf"))
-    """What speaks against a node and is older does not count: there was no room without it."""
+    """The moment before which evidence against nodes does not count, because no other nodes had room."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What has gone wrong, and what it has cost."""
+    """The faults of a job and their costs."""
 
     noted: list[Fault] = durable(list, "faults")
     counts: dict[str, int] = durable(dict, "fault_counts")
-    """By kind, of all that there ever were."""
+    """The number of all faults so far, by kind."""
     incident: Incident | None = transient(None)
     same_error: tuple[str, int] = durable(("", 0))
-    """The error of the last generations that made no step, and how many running."""
+    """The error of the latest generations without a step, and the number of consecutive ones with it."""
     port_clashes: int = durable(0)
     restarts: Budget = durable(Budget)
     memory: dict[RankIndex, int] = durable(dict)
-    """Bytes that the container of a rank index needs, where its template's were too few."""
+    """The memory limit in bytes that a rank index needs, if that of its template was too low."""
 
     def note_step(self, is_new: bool) -> None:
-        """One was made: no port clashes, and where it is a new one, the error is none of the last ones."""
+        """Notes a step: the port conflict is over, and after a new step so is a repeated error."""
         self.port_clashes = 0
         if is_new:
             self.same_error = ("", 0)
 
     def excuse(self) -> None:
-        """What has ended the generation is an effect of something else."""
+        """Makes the incident free of charge, because the generation ended as an effect of something else."""
         if self.incident is not None:
             self.incident.free = True

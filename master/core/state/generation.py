@@ -1,4 +1,4 @@
-"""A generation's world. It says who has which place in it, how it goes, what is saved in it and what it began from."""
+"""The state of one generation: its members and ranks, its progress, its saves, and what it resumed from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.wire.messages.generation import WorkerExit
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A member's part of one world."""
+    """A member's ranks in one generation."""
 
     member: MemberId
     role: Role
@@ -26,37 +26,37 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a status says: this very world may begin again, with numbers up to this one (`reservations`)."""
+    """A status' permission to restart its generation unchanged, with numbers up to `up_to` (`reservations`)."""
 
     version: int
-    """Of that status."""
+    """The version of that status."""
     seats: tuple[tuple[Place, PodUid | None], ...]
     up_to: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A worker process that ended badly."""
+    """A worker process that ended with an error."""
 
     member: MemberId
     rank: int
     at: float
     exit: WorkerExit
     is_effect: bool
-    """An error of torch.distributed: some other rank's end is the cause."""
+    """Whether it is an error of torch.distributed, caused by the end of another rank."""
     signature: str
-    """Equal for equal errors; empty for a signal."""
+    """The signature of the error, equal for equal errors; empty for a signal."""
     ruling: tuple[str, str] = ("", "")
-    """What a rule of the user's says: the action, and why."""
+    """The action of a user's rule for this failure, and why."""
     is_alone: bool = False
-    """A member of a PS job has no rank."""
+    """Whether the process has no rank, as a member of a PS job."""
     note: str = ""
-    """What its own words do not say."""
+    """An explanation that the process' own message lacks."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """What the user reads in the list of faults."""
+    """A fault as it stands in the status."""
 
     at: Moment
     kind: str
@@ -65,12 +65,12 @@ class Fault:
     generation: Generation
     seconds_lost: float | None = None
     node: str = ""
-    """The node that this speaks against; empty where it says nothing about one (`faults.node_exclusion`)."""
+    """The node that counts as suspect for this fault; empty if none does (`faults.node_exclusion`)."""
 
 
 @dataclass(slots=True)
 class Incident:
-    """One generation's end by a fault: the evidence, and what was made of it."""
+    """The incident that ended one generation: the evidence and the verdict."""
 
     generation: Generation
     fault: Fault
@@ -78,135 +78,135 @@ class Incident:
     failures: list[Failure] = field(default_factory=list)
     charged: bool = False
     free: bool = False
-    """It costs no budget whatever the exits say: a member was lost, a port was taken."""
+    """Whether it costs no budget whatever the exits say, because a member was lost or a port was in use."""
     again_at: float = 0.0
-    """Nothing begins again before."""
+    """The moment before which no generation starts again."""
 
 
 @dataclass(slots=True)
 class PlannedSave:
-    """The script was asked to save its state (`checkpoints.planned_save`)."""
+    """A save of the script's state that the master has requested (`checkpoints.planned_save`)."""
 
     orders: frozenset[OrderId]
     why: str
     signal: str = ""
-    """By which all ranks were asked."""
+    """The signal by which all ranks were requested to save; empty if a function was used."""
     over_at: float | None = None
-    """When it was saved, or known not to be."""
+    """The moment at which the state was saved or known not to be; None before that."""
 
 
 @dataclass(slots=True)
 class Restoring:
-    """Copies of a checkpoint that members are given before the world starts (`checkpoints.restore`)."""
+    """The replicas of a checkpoint that members receive before the generation starts (`checkpoints.restore`)."""
 
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
-    """Those that are awaited."""
+    """The members that are still receiving replicas, by order."""
     until: float = 0.0
     name: str = ""
-    """What is given, for people."""
+    """The name of the checkpoint for users."""
     step: int = -1
-    """Of a sharded checkpoint that the world begins from; -1: of none."""
+    """The step of the sharded checkpoint from which the generation resumes; -1 if there is none."""
     made_in: Generation = NO_GENERATION
     unheld: dict[MemberId, int] = field(default_factory=dict)
-    """Members whose copies of it the next one does not hold, and their bytes."""
+    """The members whose partner has no replica of their part, and its bytes."""
 
 
 @dataclass(slots=True)
 class Keeping:
-    """Checkpoints in the memories of a world that runs (`checkpoints.memory_tier`)."""
+    """The in-memory checkpoints of a running generation (`checkpoints.memory_tier`)."""
 
     said: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
-    """By step, and whether it is sharded: the ranks that have it."""
+    """The ranks that have a checkpoint in memory, by step and whether it is sharded."""
     lengths: dict[int, int] = field(default_factory=dict)
-    """Bytes, by rank."""
+    """The bytes of each rank's part, by rank."""
     kept: int = -1
     finished: int = -1
-    """The newest step that was a finished checkpoint because every rank had it."""
+    """The newest step that is a finished checkpoint because every rank has it."""
     copied: int = -1
-    """The step that partners hold, or are being given."""
+    """The step that partners have or are receiving."""
     waiting: int = -1
-    """The next one."""
+    """The step to replicate next."""
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     failed: bool = False
-    """Not all of it came."""
-    told: bool = False
+    """Whether a replica of the step was not received."""
+    reported: bool = False
     counted: dict[int, int] = field(default_factory=dict)
-    """Saves of the marked path, and the steps that had been made by then."""
+    """The steps that had been made at each save to the checkpoint path."""
     lacking: list[MemberId] = field(default_factory=list)
-    """Who is still to be given the one that is on its way, the last first."""
+    """The members that still need the replica under way, the last one first."""
     givers: dict[OrderId, MemberId] = field(default_factory=dict)
-    """Of the orders: who gives."""
+    """The member that sends the replica, by order."""
 
 
 LOADED, OVER, UNKNOWN, NOTHING_SAVED = "loaded", "started over", "unknown", "nothing saved"
-"""What a world goes on from."""
+"""The verdicts on what a generation resumed from."""
 
 
 @dataclass(slots=True)
 class Resume:
-    """What a world goes on from (`generation.resume`)."""
+    """What a generation resumed from (`generation.resume`)."""
 
     path: str = ""
     saved: int = 0
-    """The newest checkpoint that there was, and its step."""
+    """The newest checkpoint before this generation, and its step."""
     high: int = 0
-    """The highest step that had been made."""
+    """The highest step before this generation."""
     base: int = 0
-    """The step of the checkpoint that it loaded."""
+    """The step of the checkpoint that this generation loaded."""
     reached: int = 0
     stepping: set[MemberId] = field(default_factory=set)
-    """Members that have made a step."""
+    """The members that have made a step."""
     since: float | None = None
-    """When the first of them was seen to have."""
+    """The moment at which the first step of a member was seen; None before that."""
     was_opened: bool = False
-    """Somebody has opened a checkpoint in a way that the hooks do not know."""
+    """Whether a rank has opened a checkpoint in a way that the hooks do not know."""
     verdict: str = NOTHING_SAVED
-    """Empty: not known yet."""
+    """The verdict; empty if it is not known yet."""
     stepped_at: float = 0.0
-    """When the last of them was seen to have."""
+    """The moment of the latest of the members' first steps."""
     counts_from: int = 0
-    """What is added to the steps that its ranks count from 0, since nobody knows where they go on."""
+    """The number added to steps that ranks count from 0, if it is unknown where they resumed."""
     passed: tuple[float, int] | None = None
-    """When it was beyond the highest step, and with which one."""
+    """The moment and number of the first step beyond the highest one; None before it."""
 
     @property
     def repeated(self) -> int:
-        """Steps that it has made although they had been made before, as far as that is known."""
+        """The number of steps made again in this generation, as far as that is known."""
         return 0 if self.verdict == UNKNOWN else max(0, min(self.reached, self.high) - self.base)
 
 
 @dataclass(slots=True)
 class World:
-    """One generation."""
+    """One generation: its id, its members with their ranks, and its progress."""
 
     generation: Generation
     places: dict[MemberId, Place]
-    """By group rank; they stay as they are."""
+    """The members' ranks in the order of the group ranks; they never change."""
     address: str
     port: int
     version: int
-    """Of the status that must be saved before Start is sent."""
+    """The version of the status that must be saved before Start is sent."""
     world_size: int
     formed_at: float
     started: set[MemberId] = field(default_factory=set)
     done: set[MemberId] = field(default_factory=set)
-    """Members all of whose worker processes ended with 0."""
+    """The members whose worker processes have all ended with 0."""
     waiting: set[MemberId] = field(default_factory=set)
-    """While stopping: who has not yet stopped and become ready again."""
+    """The members of a stopping generation that have not yet stopped and become ready again."""
     made_step: bool = False
     recovered: bool = False
     lost_from: float | None = None
-    """When the highest step of the worlds before was made, while time is being lost."""
+    """The moment of the highest step of earlier generations while time is being lost; else None."""
     comparison: Comparison = field(default_factory=Comparison)
-    """Who is slow in it."""
+    """The comparison of the ranks' own times, which finds stragglers."""
     saver: MemberId | None = None
-    """Where the script saves its state when it is asked to."""
+    """The member whose script saves its state on request."""
     save: PlannedSave | None = None
     restoring: Restoring | None = None
-    """None: nobody has looked yet who lacks a checkpoint."""
+    """The replicas sent before the start; None before the master knows which members lack a checkpoint."""
     keeping: Keeping = field(default_factory=Keeping)
     begins_from: tuple[int, Generation] = (-1, NO_GENERATION)
-    """The save of the marked path that every member had at its start, and who made it."""
+    """The save to the checkpoint path that every member had at the start, and the generation that made it."""
     resume: Resume = field(default_factory=Resume)
     order: tuple[MemberId, ...] = field(init=False)
 

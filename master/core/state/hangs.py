@@ -1,4 +1,4 @@
-"""A generation's progress, who was asked about it, and what they said."""
+"""The state of hang detection: a generation's progress, and the diagnostics requested of its members."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from outrider.master.core.state.durability import Moment, durable, part, special
 from outrider.wire.ids import Generation, MemberId, OrderId
 
 Known = dict[object, Any]
-"""Stacks and lists of ranks that were read before, by themselves."""
+"""Stacks and rank lists that were parsed before, each by its own value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A rank's last collective in one process group, or the oldest there that is not over."""
+    """A rank's last collective in one process group, or the oldest one there that is not over."""
 
     group: str
-    """Unlike for unlike groups."""
+    """The id of the group, different for different groups."""
     name: str
-    """What users call it."""
+    """The name of the group for users."""
     seq: int
     op: str
     is_over: bool
     shape: str
-    """Sizes and types: equal where ranks call the same thing."""
+    """The sizes and types, equal if ranks call the same collective."""
     frame: str
     age: float
     members: frozenset[int] = frozenset()
-    """The group's ranks, empty where they are not known."""
+    """The group's ranks; empty if they are unknown."""
 
     @property
     def is_of_all(self) -> bool:
@@ -38,53 +38,54 @@ class Call:
 
 
 class Used(NamedTuple):
-    """What a rank's process and all that descends from it have used so far."""
+    """The resources that a rank's process and its descendants have used so far."""
 
     cpu: float
-    """Seconds."""
+    """The CPU time in seconds."""
     io: float
     net: float
-    """Bytes over TCP, but for those to the store."""
+    """The bytes sent and received over TCP, except those to the store."""
     tree: float
-    """Another number where other processes descend from it."""
+    """A number that changes with the set of descendants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rank's words."""
+    """The diagnostics of one rank."""
 
     process: str
     phase: str
     calls: tuple[Call, ...] | None
-    """None: its process itself has said nothing of its collectives."""
+    """The rank's collectives; None if its process has not reported them itself."""
     stack: tuple[str, ...]
     used: Used | None = None
     frames: int | None = None
-    """Another number where its main thread is elsewhere."""
+    """A number that changes when the main thread moves."""
     has_left: bool = False
-    """It has destroyed its process group."""
+    """Whether the rank has destroyed its process group."""
 
 
 Rows = Mapping[int, Row]
-"""By local rank."""
+"""The diagnostics of a member's ranks, by local rank."""
 
 
 ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
 
 
 class RankEvidence(NamedTuple):
-    """What is known of one rank."""
+    """The evidence on one rank."""
 
     rank: int
     member: MemberId
     process: str = ""
-    """ended, stopped (by a signal), traced (stopped by a debugger), uninterruptible; empty: nothing of that kind."""
+    """The state of the process: ended, stopped (by a signal), traced (stopped by a debugger), uninterruptible; empty
+    for any other."""
     phase: str = ""
     has_recorder: bool = False
-    """Its process itself has answered which collectives it called."""
+    """Whether the process itself has reported its collectives."""
     calls: tuple[Call, ...] = ()
     stack: tuple[str, ...] = ()
-    """`file:line function` of its main thread, the deepest first; empty where it gave none."""
+    """The stack of the main thread, `file:line function`, the deepest frame first; empty if none was reported."""
 
     used: Used | None = None
     frames: int | None = None
@@ -101,86 +102,88 @@ class RankEvidence(NamedTuple):
 
 @dataclass(slots=True)
 class Pace:
-    """What is known of a job over all its generations."""
+    """The pace of a job over all its generations."""
 
     longest: dict[str, float] = durable(dict)
-    """Seconds, of init, checkpoint and eval."""
+    """The longest init, checkpoint and eval in seconds."""
     slow_steps: deque[tuple[Moment, float]] = durable(deque)
-    """When, and how long; each longer than all that came after it."""
+    """The moment and duration of slow steps, each longer than all later ones."""
     knows_steps: bool = durable(False)
-    """A step was seen to follow another."""
+    """Whether two consecutive steps were seen."""
     told_uncounted: bool = durable(False)
 
 
 @dataclass(slots=True)
 class Seen:
-    """A rank, as its last report had it."""
+    """A rank as in its last report."""
 
     step: int
     phase: str
     since: float
-    """When this phase was first seen."""
+    """The moment at which this phase was first seen."""
     heard_at: float
 
 
 @dataclass(slots=True)
 class Suspicion:
-    """No progress for too long: the ranks are asked where they are."""
+    """The suspicion of a hang: no progress for too long, so diagnostics were requested of the ranks."""
 
     requests: set[str]
     is_reported: bool
-    """The user knows of it."""
+    """Whether the suspicion was reported to the user."""
     is_sure: bool = False
-    """Two looks have shown it beyond doubt (`hangs.looks`)."""
+    """Whether two looks have confirmed the hang (`hangs.looks`)."""
     said: dict[str, dict[MemberId, Rows]] = field(default_factory=dict)
-    """By what was asked, what the members that answered say."""
+    """The members' diagnostics, by what was requested."""
 
 
 @dataclass(slots=True)
 class Looks:
-    """What was seen of the ranks since nothing goes on (`hangs.looks`)."""
+    """The looks at the ranks since the last progress (`hangs.looks`)."""
 
     asked: int = 0
     request: str = ""
-    """The one that is not answered yet."""
+    """The request of the look that is not answered yet; empty if there is none."""
     since: float = 0.0
-    """The progress behind which they were made."""
+    """The moment of the progress after which the looks were made."""
     at: float = 0.0
+    """The moment at which the last look was answered."""
     evidence: list[RankEvidence] = field(default_factory=list)
-    """When the last one was answered, and what it showed."""
+    """The evidence of the last look."""
     doubtless: object = None
-    """What it had beyond doubt."""
+    """The finding of the last look that is beyond doubt."""
     worked: dict[int, float] = field(default_factory=dict)
-    """By rank when it was last seen at work; a rank that has not is not there."""
+    """The moment at which each rank was last seen at work; ranks never seen at work are missing."""
     moved: float | None = None
-    """When bytes of whichever rank were last seen to move."""
+    """The moment at which bytes of any rank were last seen to move; None if never."""
     at_work: frozenset[int] = frozenset()
+    """The ranks for whose work the generation gets more time; empty if it is because bytes move."""
     is_let_work: bool = False
-    """They may take longer, because these ranks work; nobody named: because bytes move."""
+    """Whether the generation gets more time."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """A generation's progress."""
+    """The progress of a generation."""
 
     generation: Generation
     began: float
     since: float
-    """The last progress."""
+    """The moment of the last progress."""
     stepped_at: float
-    """The last step."""
+    """The moment of the last step."""
     heard_at: float
     step: int = 0
     """The highest step of a rank that is beyond its init."""
     ranks: dict[tuple[MemberId, int], Seen] = field(default_factory=dict)
     phases: Counter[str] = field(default_factory=Counter)
-    """How many ranks are in which."""
+    """The number of ranks in each phase."""
     inherited: tuple[int, str] | None = None
-    """The step, and the phase that counted, when an earlier master wrote them down last."""
+    """The step, and the phase that counted, as an earlier master saved them last."""
     ending: bool = False
-    """A rank has ended with 0: what the others still do is no training step."""
+    """Whether a rank has ended with 0, so that the others may make no training step any more."""
     lenient: bool = False
-    """It has the time of an evaluation, though no rank says that it makes one."""
+    """Whether the limit of an evaluation applies although no rank reports one."""
     questions: int = 0
     suspicion: Suspicion | None = None
     looks: Looks = field(default_factory=Looks)
@@ -188,19 +191,19 @@ class Watch:
 
 @dataclass(slots=True)
 class Collection:
-    """A question to every member: who has answered what."""
+    """A request for diagnostics to every member, and its answers so far."""
 
     request: str
     what: str
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     bodies: dict[MemberId, str] = field(default_factory=dict)
-    """Where a user asks."""
+    """The JSON answers to a request of the user."""
     said: dict[MemberId, Rows] = field(default_factory=dict)
-    """Where we ask."""
+    """The parsed answers to a request of the master."""
     known: Known = field(default_factory=dict)
     missing: set[MemberId] = field(default_factory=set)
     is_ours: bool = False
-    """Not a user asks, but we: about a hang."""
+    """Whether the master made the request, because of a hang, and not the user."""
 
 
 DEFAULT_GROUP = ("0", "default_pg")
@@ -208,11 +211,11 @@ DEFAULT_GROUP = ("0", "default_pg")
 
 @dataclass(slots=True)
 class Hangs:
-    """The running generation's progress, and who was asked about it."""
+    """The running generation's progress, and the requests for diagnostics."""
 
     collections: dict[str, Collection] = transient(dict)
     answered: list[Collection] = transient(list)
-    """Ours that are complete, until they are looked at."""
+    """The complete answers to the master's own requests, until they are evaluated."""
     pace: Pace = part(Pace, key="pace")
     watch: Watch | None = special(None)
-    """Of the running generation's progress."""
+    """The progress of the running generation; None if there is none."""

@@ -1,19 +1,17 @@
 """Everything the master's core knows about a job, in one object that only `step` changes.
 
-The stage says what is going on (`generation.stages` has the ways from one to another); the world says which generation
-it is about:
+`stage` is the job's stage (`generation.stages` has the transitions), and `world` the generation that it is about:
 
-    gathering   no world: members come, the next generation forms as soon as it may
-    committing  a world is decided and its status is being saved; nobody has been told
+    gathering   no generation: members come, and the next generation forms as soon as it may
+    committing  a generation is decided and its status is being saved; no Start was sent
     running     Start was sent (acknowledged or not); training
     stopping    Stop was sent; the survivors' Stopped and Ready are awaited
     rebuilding  a new master waits for the Hellos of members that an earlier one started
-    finishing   the job is over and everyone is being told
-    ended       EndJob was said
+    finishing   the job is over, and members receive Finish
+    ended       EndJob was requested
 
-`act` collects what the current step wants done. The sets `ready` and `coming` are kept by
-`generation.readiness.refresh` whenever a member changes, so that no question about the whole job needs a walk over its
-members at every message.
+`act` collects the actions of the current step. `generation.readiness.refresh` updates the sets `ready` and `coming`
+whenever a member changes, so that no message costs a walk over all members.
 """
 
 from __future__ import annotations
@@ -52,51 +50,51 @@ class State:
     term: int = special(0)
     now: float = transient(0.0)
     unix_offset: float = transient(0.0)
-    """Add it to `now` for the wall clock."""
+    """Seconds to add to `now` for the wall clock."""
     began_at: Moment = durable(0.0)
-    """When the job began (an earlier master's time counts)."""
+    """The moment at which the job started, possibly under an earlier master."""
     began_now: float = transient(0.0)
-    """When this master began."""
+    """The moment at which this master started."""
     stage: str = special(GATHERING)
     phase: str = special("pending")
     message: str = transient("")
-    """What has happened to the job last. Why it has no world, `generation.formation` says."""
+    """What happened to the job last; why no generation forms is in `generation.formation`."""
     exit_code: int | None = special(None)
     target: int = durable(0)
     listed: bool = transient(False)
-    """The platform has told what it has: members may be created."""
+    """Whether the platform has listed its pods, so that members may be created."""
     patient: bool = transient(True)
-    """The next world waits for everyone who can come soon; after a fault the survivors go on at once instead."""
+    """Whether the next generation waits for all members that can come soon; after a fault it does not."""
     members: dict[MemberId, Member] = special(dict)
     metrics: Metrics = special(Metrics)
-    """What lines of the log have said last."""
+    """The newest metrics from lines of the log."""
     scaling: Scaling = part(Scaling, key="scaling")
-    """Of a job that finds its own size."""
+    """The state of autoscaling."""
     ready: set[MemberId] = transient(set)
     coming: set[MemberId] = transient(set)
     unchecked: set[MemberId] = transient(set)
-    """Those of `coming` that would be ready, but for the node check."""
+    """The coming members that would be ready except for the node check."""
     deadlines: Deadlines = transient(Deadlines)
     next_order: int = transient(1)
     number: int = durable(0, outlives_end=True)
     number_before: int = durable(0, outlives_end=True)
-    """Of the last generation before the job began anew."""
+    """The number of the last generation before the job was started again after its end."""
     world: World | None = special(None)
     left: World | None = special(None)
-    """The one before, from its end until another one is decided."""
+    """The last generation, from its end until the next one is decided."""
     reserved: Reservation | None = transient(None)
-    """Of the newest status that is saved."""
+    """The reservation in the newest saved status."""
     reserving: list[Reservation] = transient(list)
-    """Of those that are being saved: one of them may be what the next master reads."""
+    """The reservations in statuses that are being saved; the next master may read any of them."""
     met: dict[MemberId, tuple[Generation, int]] = durable(dict)
-    """The newest generation that was to meet at a member, and at which of its ports: it serves no other."""
+    """The last rendezvous (generation, port) at each member; a port is used for one generation only."""
     resize: str = transient("")
-    """What the world is to do at the next checkpoint, if anything: `grow from 2 to 3 members`."""
+    """The resize at the next checkpoint, such as `grow from 2 to 3 members`; empty if none is pending."""
     restart_wanted: str = transient("")
     stop_wanted: str = transient("")
-    """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""
+    """Why the user stops the job; it waits until this master knows the generation and the script has saved."""
     slow_replaced: set[RankIndex] = durable(set)
-    """Whose member was replaced for being slow."""
+    """The rank indexes whose member was replaced as a straggler."""
     nodecheck: NodeCheck = part(NodeCheck)
     hangs: Hangs = part(Hangs)
     rules: Rules = part(Rules)
@@ -110,21 +108,24 @@ class State:
     placement: Placement = part(Placement)
     lease: LeaseState = transient(LeaseState)
     links: Links = transient(Links)
-    """How members reach each other."""
+    """The state of the links between members."""
     parted: dict[RankIndex, Moment] = durable(dict)
-    """Whose member was replaced because it and another one could not see each other, and when."""
+    """The rank indexes whose member was replaced after a network partition between two members, and when."""
     checkpoint_step: int | None = transient(None)
-    """A checkpoint was finished in this step."""
+    """The step of a checkpoint that was finished in this step of the core; None if there was none."""
     ending: dict[MemberId, bool] = transient(dict)
+    """The members of a job that is over, and whether each was ordered to finish."""
     would: dict[str, str] = transient(dict)
-    """What has been said of a job that is only observed: the sentence by what would be done."""
+    """The dry runs reported for an observe-only job: each sentence by its action."""
     stirred: bool = transient(False)
+    """Whether the end of the step must look at the job at all."""
     unstaffed: bool = transient(False)
+    """Whether the end of the step must look at rank indexes and missing members."""
     unsized: bool = transient(False)
-    """What the end of the step has to look at: anything, who holds which rank index, the size of the world."""
+    """Whether the end of the step must look at the size of the running generation."""
     actions: list[Action] = transient(list)
     occurred: list[Occurrence] = transient(list)
-    """Which nobody has followed yet."""
+    """The occurrences that are not handled yet."""
 
     @property
     def generation(self) -> Generation:
@@ -133,7 +134,7 @@ class State:
 
     @property
     def indexes(self) -> range:
-        """The rank indexes that are wanted."""
+        """The desired rank indexes."""
         return range(self.spec.first_index, self.spec.first_index + self.target)
 
     @property
@@ -142,24 +143,24 @@ class State:
 
     @property
     def all_repeated(self) -> int:
-        """Steps that were made although they had been made before."""
+        """The number of steps that were made again after having been made before."""
         return self.progress.steps_repeated + (self.world.resume.repeated if self.world is not None else 0)
 
     @property
     def ends(self) -> bool:
-        """It is over, or waits for its end: nobody comes any more."""
+        """Whether the job is over or about to stop, so that no member joins any more."""
         return self.is_over or bool(self.stop_wanted)
 
     def occur(self, occurrence: Occurrence) -> None:
-        """Others follow it as soon as what is being handled is through."""
+        """Notes an occurrence; its handlers run when the current one is done."""
         self.occurred.append(occurrence)
 
     def mark_status(self) -> None:
-        """Something that users see has changed: the status is written soon."""
+        """Requests that the status is written soon, because something that users see has changed."""
         self.status.is_wanted = True
 
     def save_status(self, reason: str) -> None:
-        """The status is written at the end of this step."""
+        """Requests that the status is written at the end of this step."""
         self.status.version += 1
         self.status.reason = reason
 
@@ -175,6 +176,6 @@ class State:
         warning: bool = False,
         detail: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """One line for the user."""
+        """Reports one line to the user."""
         severity = "warning" if warning else "normal"
         self.act(Announce(kind, reason, self.generation, member, severity, detail))

@@ -1,4 +1,4 @@
-"""Whether this master holds its Lease."""
+"""The state of this master's Lease."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from outrider.wire.ids import MemberId
 
 @dataclass(slots=True)
 class LeaseState:
-    """Whether this master holds its Lease (`membership.past_lease`)."""
+    """Whether this master holds its Lease, and what it puts off until then (`membership.past_lease`)."""
 
     lapsed: bool = False
-    """The Lease is not renewed (`membership.past_lease`)."""
+    """Whether the Lease is lost."""
     outranked: int = 0
-    """The highest term of which a member has heard."""
+    """The highest term known to any member."""
     put_off: dict[MemberId, FailMember] = field(default_factory=dict)
-    """Members that are to fail, by our word, once the Lease is held again."""
+    """The members that the master will order to fail once it holds the Lease again."""

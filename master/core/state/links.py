@@ -1,4 +1,4 @@
-"""How members find each other, as they said last: what `network.link_health` judges."""
+"""The links between members, as their last reports have them; `network.link_health` judges them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from outrider.wire.ids import MemberId
 ANSWERED_WITHIN = 1.0
 
 UNDECIDED = 6.0
-"""Seconds after which one that was missed is found again, or known to be cut off from whoever missed it."""
+"""Seconds after which a missing member is found again, or known to be cut off from the member that misses it."""
 
 Pair = tuple[MemberId, MemberId]
 
 
 @dataclass(slots=True)
 class Row:
-    """How one member finds another, as it said last."""
+    """The link from one member to another, as the first one reported it last."""
 
     at: float
     round_trip: float = 0.0
@@ -24,14 +24,14 @@ class Row:
     sent: int = 0
     missing_since: float | None = None
     noted_at: float = 0.0
-    """When the master heard first that it is missing."""
+    """The moment at which the master first received that the other is missing."""
     was_found: bool = False
-    """It has answered this member before."""
+    """Whether the other has answered this member before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Two members that do not find each other, by name; where it is one way only, `first` does not find `second`."""
+    """Two members that cannot reach each other, ordered by name; or `first` that cannot reach `second`."""
 
     first: MemberId
     second: MemberId
@@ -45,10 +45,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A link, or all links of a member, that are much slower than the others', or lose much."""
+    """A link, or all links of a member, with much higher latency or loss than the others."""
 
     members: tuple[MemberId, ...]
-    """One where all of its links are so."""
+    """The two members of the link; a single one if all of its links are slow."""
     round_trip: float
     usual: float
     loss: float
@@ -57,22 +57,23 @@ class Slow:
 @dataclass(slots=True)
 class Links:
     rows: dict[MemberId, dict[MemberId, Row]] = field(default_factory=dict)
-    """By who looks, then by whom it looks at."""
+    """The link from each observing member to each observed one."""
     missing: set[Pair] = field(default_factory=set)
-    """Those that do not find one: who looks, and at whom."""
-    told: dict[Pair, Cut] = field(default_factory=dict)
+    """The pairs of an observing member and one that it cannot reach."""
+    reported: dict[Pair, Cut] = field(default_factory=dict)
+    """The reported broken links."""
     slow: dict[tuple[MemberId, ...], Slow] = field(default_factory=dict)
-    """As told."""
+    """The reported slow links."""
     doubts: dict[tuple[MemberId, ...], int] = field(default_factory=dict)
-    """How many looks running a link was slow."""
+    """The number of consecutive looks at which a link was slow."""
     usual: float = 0.0
-    """Seconds of the round trip over the link that a quarter of the others are faster than."""
+    """The lower quartile of the links' round trip times in seconds."""
     slow_at: float = 0.0
-    """When slow links are looked for again."""
+    """The moment at which slow links are looked for again."""
     asked_at: float = float("-inf")
-    """When many were asked at once."""
+    """The moment at which many members were ordered to probe."""
     asked: dict[int, Pair] = field(default_factory=dict)
-    """Questions on their way (order numbers)."""
+    """The pending probes, by order number."""
 
 
 def pair_of(one: MemberId, other: MemberId) -> Pair:
@@ -80,16 +81,16 @@ def pair_of(one: MemberId, other: MemberId) -> Pair:
 
 
 def heard_again(links: Links, member: MemberId, now: float) -> None:
-    """It was cut off from everybody and is back: whether others miss it is to be seen from now on."""
+    """Restarts the times for which a returned member was missing: it was cut off from all members before."""
     for observer, target in [pair for pair in links.missing if member in pair]:
         row = links.rows[observer][target]
         row.missing_since = row.noted_at = now
 
 
 def is_undecided(links: Links, now: float) -> bool:
-    """Somebody is missing, or may be, and it is not known yet whether the two cannot see each other."""
+    """Whether it is still open if two members cannot reach each other."""
     if links.asked and now - links.asked_at < ANSWERED_WITHIN:
         return True
     rows = ((pair, links.rows.get(pair[0], {}).get(pair[1])) for pair in links.missing)
-    return any(row is not None and now - row.noted_at < UNDECIDED and pair_of(*pair) not in links.told
+    return any(row is not None and now - row.noted_at < UNDECIDED and pair_of(*pair) not in links.reported
                for pair, row in rows)  # fmt: skip

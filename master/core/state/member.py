@@ -1,5 +1,4 @@
-"""A member as the master's core knows it. That is its pod, its sidecar's session, what it said last, and what is
-doubted of it."""
+"""A member as the master's core knows it: its pod, its connection, its last messages, and suspicion of it."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from outrider.wire.messages.generation import Ready
 from outrider.wire.messages.report import Report
 
 ALIVE, SILENT, GONE, FAILED = "alive", "silent", "gone", "failed"
-"""A member's life: silent is a verdict that its next word takes back; gone and failed are for ever."""
+"""The values of `Member.life`. The member's next message reverses silent; gone and failed are final."""
 
 ENDED_WELL = "succeeded"
 """The phase of a pod all of whose containers have ended with code 0."""
@@ -32,20 +31,23 @@ class Order:
 
 @dataclass(slots=True)
 class Doubt:
-    """A member has not been heard for a while; who was asked to reach it, and what they said."""
+    """The suspicion of a member that has been silent for a while, and the results of its probes."""
 
     asked: dict[OrderId, MemberId] = field(default_factory=dict)
+    """The peers whose indirect probes are pending, by order."""
     reached_by: set[MemberId] = field(default_factory=set)
+    """The peers that reached the member."""
     missed_by: set[MemberId] = field(default_factory=set)
+    """The peers that did not reach the member."""
     own: bool | None = None
-    """The master's own attempt: None where it has no answer."""
-    told: str = ""
-    """The last thing said about it, so that it is said once."""
+    """Whether the master's direct probe reached the member; None before its result."""
+    reported: str = ""
+    """The kind of the last report about this suspicion, so that each is made once."""
 
     @property
     def is_of_the_master_only(self) -> bool:
-        """A peer reaches the member: it is well, and only the master cannot talk to it."""
-        return bool(self.reached_by) or self.told == "reached"
+        """Whether a peer reaches the member, so that only its connection to the master is broken."""
+        return bool(self.reached_by) or self.reported == "reached"
 
 
 @dataclass(slots=True)
@@ -55,85 +57,85 @@ class Member:
     rank_index: RankIndex | None
     created_at: float
     own_index: RankIndex | None = None
-    """What the controller that made its pod says: it gets this rank index and no other (`placement.own_rank_index`)."""
+    """The rank index that the pod's controller assigned; the member gets no other (`placement.own_rank_index`)."""
     uid: PodUid | None = None
     life: str = ALIVE
     pod_phase: str = ""
-    """Empty until the platform shows the pod."""
+    """The pod's phase; empty until the platform shows the pod."""
     pod_reason: str = ""
     refusal: str = ""
-    """Why its last Hello was refused, which was told."""
+    """The reason for which its last Hello was refused, after that was reported."""
     unschedulable: bool = False
     cannot_start: bool = False
-    """Its pod waits for something that does not come by itself, or may not be made: nobody waits for it."""
+    """Whether its pod is blocked: it waits for something that needs the user, or its creation was refused."""
     has_controller: bool = True
-    """Somebody makes another pod when this one is deleted; one without is never deleted."""
+    """Whether a controller creates another pod when this one is deleted; a pod without one is never deleted."""
     grace_ends: float | None = None
-    """Its pod is being deleted, and has to be gone by then."""
+    """The moment at which the pod, which is being deleted, should be gone; None if it is not being deleted."""
     sidecar_ended: str = ""
-    """How its sidecar ended, where nobody starts it again (`placement.sidecar_exit`)."""
+    """How its sidecar ended, if it is not restarted (`placement.sidecar_exit`); else empty."""
     has_ended: bool = False
-    """As its last PodSeen said."""
+    """Whether all containers of its terminating pod have ended, as in the last PodSeen."""
     is_stuck: bool = False
-    """It was not, and that has been told."""
+    """Whether it was reported that the pod is not gone in time or will not be deleted."""
     is_stranger: bool = False
-    """Its sidecar holds the key of another installation's master (`membership.key_mismatch`)."""
+    """Whether its sidecar holds another installation's key or runs unsupervised (`membership.key_mismatch`)."""
     runs_alone: bool = False
-    """Its command was let go: a stranger of another kind (`unreached`)."""
+    """Whether its sidecar has started its command unsupervised (`unreached`)."""
     has_sidecar: bool = True
-    """As its last PodSeen said."""
+    """Whether its pod has a sidecar, as in the last PodSeen."""
     alone_after: float = 0.0
-    """As its last PodSeen said."""
+    """Seconds until its command starts unsupervised, as in the last PodSeen; 0: never."""
     is_bound: bool = False
-    """It has shown that it knows of a master: its command is never let go."""
+    """Whether its sidecar has shown that it knows a master, so that its command never starts unsupervised."""
     is_unreached: bool = False
-    """It runs, and was never heard, for longer than a sidecar needs."""
+    """Whether it has run for longer than a sidecar needs and has never reached the master."""
     was_idle: bool = False
-    """A stranger that this master has seen before its containers ran: nobody can have started it."""
+    """Whether this master saw the stranger before its containers ran, so that no master can have started it."""
     node: str = ""
     avoid: tuple[str, ...] = ()
-    """Nodes that its pod was made to keep off."""
+    """The nodes that its pod was created to avoid."""
     memory_limit: int = 0
-    """Bytes that its trainer's container may use; 0: no limit is known."""
+    """The memory limit of its trainer's container in bytes; 0 if none is known."""
     resources: str = ""
-    """What its pod was made with; empty where nobody asks."""
+    """The resources with which its pod was created; empty if they are not watched."""
     out_of_memory: bool = False
-    """Its container had too little memory, and that ended it."""
+    """Whether its container was killed because it ran out of memory."""
     hung: bool = False
-    """It was to blame for hangs, and fails for that."""
+    """Whether it fails because it was the root cause of hangs."""
     exit_code: int | None = None
-    """Of its trainer's container, where its pod has ended."""
+    """The exit code of its trainer's container; None unless its pod has ended."""
     overdue: bool = False
-    """It has been starting for longer than anyone waits for."""
+    """Whether it has been starting for longer than the other members wait."""
     in_place: tuple[Generation, str] | None = None
-    """Since which generation its saves go over the old file, and why (`checkpoints.data_position`)."""
+    """The generation since which its saves overwrite the old file, and why (`checkpoints.data_position`)."""
     leaving: str = ""
-    """Why it will not be part of another generation, if so."""
+    """Why it will not be part of another generation; empty if it may be."""
     leave_at: float | None = None
-    """The moment that the least grace it was given leaves it; None: it may stay until it is replaced."""
+    """The moment by which it must leave; None: it may stay until it is replaced."""
     stays_until_saved: bool = False
-    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/ps_migration`), and a
-    chief that has to leave until it has saved (`ps/chief_drain`)."""
+    """Whether it keeps its rank index until a checkpoint is finished: a parameter server that is to be moved
+    (`ps/ps_migration`), or a chief that has to leave (`ps/chief_drain`)."""
     leaves_with_node: bool = False
-    """For its node's sake alone, and that may come back."""
+    """Whether it leaves only because of its node, which may come back."""
     deleting: bool = False
     dismissed: str = ""
-    """Why it is deleted whatever is heard of it meanwhile, if so (`faults.delete_pod.dismiss`)."""
+    """Why it is deleted even if it is heard again (`faults.delete_pod.dismiss`); empty if it is not."""
     lost_by_fault: bool = False
     taken_out: str = ""
-    """Why its pod, which runs, is no part of the job any more."""
+    """Why its running pod no longer belongs to the job; empty if it does."""
     session: str | None = None
     greeted: bool = False
-    """It has said Hello to this master."""
+    """Whether it has sent a Hello to this master."""
     heard_at: float = 0.0
     doubt: Doubt | None = None
     address: str = ""
     probe_port: int = 0
     machine: str = ""
-    """As in its Hello."""
+    """The machine that it named in its Hello."""
     memory_port: int = 0
     memory_key: str = ""
-    """Where its sidecar gives copies of checkpoints, and to whom."""
+    """The port at which its sidecar sends replicas of checkpoints, and the key that it requires."""
     nproc: int = 0
     mode: str = ""
     mode_reason: str = ""
@@ -141,46 +143,46 @@ class Member:
     max_restarts: int | None = None
     ready: Ready | None = None
     """Its newest Ready, until a Start uses it up: its port serves one generation only."""
-    told: Generation = NO_GENERATION
-    """The highest generation it was told to start."""
+    ordered: Generation = NO_GENERATION
+    """The highest generation that it was ordered to start or to stop."""
     highest: Generation = NO_GENERATION
-    """The highest generation that its sidecar has heard of, as its last Hello said."""
+    """The highest generation known to its sidecar, as in its last Hello."""
     stopped: Generation = NO_GENERATION
     running: Generation = NO_GENERATION
-    """What it said to be running in its Hello: looked at by a new master."""
+    """The generation that it reported as running, for a new master to compare."""
     offers: bool = False
-    """The script that runs there saves its state when it is asked to, as its last Hello said."""
+    """Whether its script saves its state on request, as in its last Hello."""
     isolated: str = ""
-    """Why it has stopped `highest` by itself, or is stopping it: it was cut off. As its last Hello said."""
+    """Why it stopped `highest` by itself when it was cut off, as in its last Hello; empty if it did not."""
     check_wanted: str = ""
-    """Why it must pass the node check before it may train; empty where it need not."""
+    """Why it must pass the node check before it may train; empty if it need not."""
     finding: Finding | None = None
-    """What the node check measured when it passed."""
+    """The measurements with which it passed the node check."""
     finished: bool = False
     trainer_lost: bool = False
     trainer_exits: int = 0
     trainer_code: int | None = None
     report: Report | None = None
-    rung_told: bool = False
+    mode_reported: bool = False
     create_failures: int = 0
     create_asked_at: float = 0.0
     orders: dict[OrderId, Order] = field(default_factory=dict)
 
     @property
     def is_usable(self) -> bool:
-        """It may be part of the next generation once it is ready."""
+        """Whether it may be part of the next generation once it is ready."""
         is_staying = not self.leaving and not self.deleting and self.pod_phase != "terminating"
         return self.life == ALIVE and is_staying and not self.sidecar_ended
 
 
 def in_order(member: Member) -> tuple[str, int, str]:
-    """For `sorted`: as users count."""
+    """The key to sort members by role and number, as users count them."""
     number = member.id.rpartition("-")[2]
     return (member.role, int(number) if number.isdigit() else 0, member.id)
 
 
 class Placed(NamedTuple):
-    """A member of an earlier master, and its rank indexes: the one that it had, and the one that its pod says."""
+    """A member of an earlier master: its rank index, and the one that its pod's controller assigned."""
 
     uid: PodUid
     rank_index: RankIndex | None

@@ -1,4 +1,4 @@
-"""Who is connected, in doubt, or belongs to somebody else."""
+"""The members that are connected, suspected, or strangers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from outrider.wire.ids import MemberId
 
 @dataclass(slots=True)
 class Membership:
-    """Who is connected, in doubt, or belongs to somebody else."""
+    """The members that are connected, suspected, or strangers."""
 
     sessions: dict[str, MemberId] = field(default_factory=dict)
     deaf_until: float = 0.0
-    """Silence counts from here at the earliest: we did not listen before."""
+    """The earliest moment from which silence counts: before it this master did not listen."""
     doubted: set[MemberId] = field(default_factory=set)
+    """The suspected members."""
     crowd: Crowd = field(default_factory=Crowd)
-    """Who is not heard beside how many others; one of all seats, where this is one of a PS job."""
+    """The counts of present and silent members; all tasks of a PS job share one."""
     strangers: set[MemberId] = field(default_factory=set)
     unbound: set[MemberId] = field(default_factory=set)
-    """Who may begin by itself (`unreached`)."""
+    """The members whose command may start unsupervised (`unreached`)."""
     has_news_of_strangers: bool = False
-    """Some came in this step."""
+    """Whether a stranger was found in this step."""
     in_the_way: str = ""
-    """The sentence about them in the status, where no generation forms beside them."""
+    """The sentence about members that block a generation, as in the status; empty if none do."""
     lost_a_stranger: bool = False
-    """One that may have trained went, or failed, before it had finished."""
+    """Whether a stranger that may have trained left or failed before it had finished."""

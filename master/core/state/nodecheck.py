@@ -1,4 +1,4 @@
-"""A node check that goes on, its rounds, and what it found."""
+"""The state of a node check: its rounds and findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Groups = tuple[tuple[MemberId, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one member's probe found in one round."""
+    """The result of one member's probe in one round."""
 
     result: str
     error: str = ""
@@ -23,12 +23,12 @@ class Answer:
     elapsed: float = 0.0
     peers: tuple[PeerCheck, ...] = ()
     began: float = 0.0
-    """When its probe began, on the master's clock, as far as that can be told."""
+    """The moment at which its probe began, estimated on the master's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One that is over: who was together, and what each said."""
+    """A finished round: its groups and the answer of each member."""
 
     number: int
     groups: Groups
@@ -37,14 +37,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none.
-    Only one that is well is handed over."""
+    """The verdict of all rounds on a member, with its best `compute` and `network` times; 0 if there is none.
+
+    Only the finding of a healthy member is saved for the next master.
+    """
 
     verdict: str = transient("ok")
-    """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured (its port was taken, or
-    nobody was left to measure it with)."""
+    """ok, faulty, unclear (it never passed, possibly because of another member) or unmeasured (its port was in use, or
+    no member was left to measure it with)."""
     check: str = transient("")
-    """compute or network: which one it did not pass."""
+    """The check that it did not pass: compute or network; else empty."""
     reason: str = transient("")
     kind: str = ""
     compute: float = 0.0
@@ -53,44 +55,44 @@ class Finding:
 
 @dataclass(slots=True)
 class Check:
-    """A node check that is going on (`nodecheck.rounds`), and its present round, if one is."""
+    """A node check in progress (`nodecheck.rounds`), with its present round, if any."""
 
     subjects: set[MemberId]
-    """Who is judged."""
+    """The members that are judged."""
     helpers: list[MemberId]
-    """Who is known to be well, and measures with them."""
+    """The members that are known to be healthy and measure together with the subjects."""
     training: frozenset[MemberId]
-    """Helpers that train meanwhile: all-gather only."""
+    """The helpers that train meanwhile and so take part in the all-gather only."""
     rounds: list[Round] = field(default_factory=list)
     number: int = 0
     groups: Groups = ()
     began_at: float = 0.0
     orders: dict[MemberId, OrderId] = field(default_factory=dict)
-    """Of those whose answers are awaited."""
+    """The pending order of each member whose answer is awaited."""
     ports: dict[MemberId, int] = field(default_factory=dict)
     """The ports that this round uses up."""
     answers: dict[MemberId, Answer] = field(default_factory=dict)
     lost: set[MemberId] = field(default_factory=set)
-    """Members that cannot answer any more, to be looked at in this step."""
+    """The members that cannot answer any more, to be handled in this step."""
     mute: set[MemberId] = field(default_factory=set)
-    """Subjects that live and were not ready again for this round: they count as without an answer in it."""
+    """The living subjects that were not ready again for this round and count as without an answer in it."""
 
 
 @dataclass(slots=True)
 class NodeCheck:
-    """What the node check has found, and the one that goes on."""
+    """The findings of node checks, and the check in progress."""
 
     check: Check | None = transient(None)
     rounds: list[dict[str, object]] = durable(list)
-    """The newest rounds of the node check, as users read them."""
+    """The newest rounds of node checks, as in the status."""
     round_number: int = durable(0)
-    """Of the next round: they count on over replacements and masters."""
+    """The number of the next round; it continues over replacements and masters."""
     checked: dict[MemberId, tuple[PodUid, Finding]] = inherited(dict)
-    """Of an earlier master's members: those that had passed the node check, and what it measured."""
+    """The findings of an earlier master's members that had passed the node check."""
     exclusions: dict[RankIndex, int] = durable(dict)
-    """Members that did not pass it, by rank index."""
+    """The number of members that did not pass, by rank index."""
 
     def lose(self, member: MemberId) -> None:
-        """It cannot answer any more."""
+        """Notes that a member cannot answer any more."""
         if self.check is not None and member in self.check.orders:
             self.check.lost.add(member)

@@ -1,6 +1,6 @@
-"""What has happened in one room and concerns others, which it does not know.
+"""Occurrences: what happened in one domain and concerns other domains that it does not import.
 
-A room notes it with `state.occur`; who follows it, and in which order, is one table: `handlers.occurrences.ON`.
+A domain notes one with `state.occur`; the handlers and their order are in one table, `handlers.occurrences.ON`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from outrider.wire.messages.checkpoints import Saved
 
 @dataclass(frozen=True, slots=True)
 class GenerationStarted:
-    """Every member of the world has its Start."""
+    """Start was sent to every member of the generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationAdopted:
-    """The world that an earlier master has started runs on."""
+    """This master has adopted the generation that an earlier one started."""
 
     progress: Mapping[str, Any]
-    """Of its watch, as that one had saved it."""
+    """The watch of its progress, as the earlier master saved it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class WorkersStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepMade:
-    """Training is beyond where it ever was."""
+    """Training has passed the highest step so far."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class RankSaves:
-    """A rank of this member has begun or finished a save."""
+    """A rank of this member has started or finished a save."""
 
     member: MemberId
     generation: Generation
@@ -56,19 +56,19 @@ class CheckpointFinished:
 
 @dataclass(frozen=True, slots=True)
 class RankDone:
-    """A rank of the running world has ended with 0."""
+    """A rank of the running generation has ended with 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultNoted:
-    """It speaks against this node; empty where it speaks against none."""
+    """A fault was noted; `node` is the suspect node, empty if there is none."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailMember:
-    """What is to become of a member is decided: it fails, and its container ends with this code."""
+    """It was decided that a member fails and that its container ends with this code."""
 
     member: MemberId
     reason: str
@@ -77,7 +77,7 @@ class FailMember:
 
 @dataclass(frozen=True, slots=True)
 class MemberAdded:
-    """It was created, or an earlier master's pod was found."""
+    """A member was created, or a pod of an earlier master was found."""
 
     member: MemberId
 
@@ -89,7 +89,7 @@ class SpecEdited:
 
 @dataclass(frozen=True, slots=True)
 class MembersCutOff:
-    """Pairs of a running world that cannot see each other, and it is not known yet whether that stops it."""
+    """Pairs of members of a running generation cannot reach each other; it may or may not stop training."""
 
     pairs: tuple[Cut, ...]
 

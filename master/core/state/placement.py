@@ -1,4 +1,4 @@
-"""Pods and rank indexes: who has which, what was made, what has failed, what is refused."""
+"""The state of pods and rank indexes: assignments, created and failed pods, and refusals."""
 
 from __future__ import annotations
 
@@ -13,71 +13,71 @@ from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 @dataclass(slots=True)
 class FailedPod:
-    """A pod that failed by itself, or whose machine was taken from it; kept so that its log and spec can be read."""
+    """A pod that failed or was evicted, kept so that its log and spec can be read."""
 
     uid: PodUid
     rank_index: RankIndex | None
     taken: str = ""
-    """Who took it, in the platform's words; empty where it failed by itself."""
+    """The platform's reason for evicting it; empty if it failed by itself."""
     is_over: bool = transient(False)
-    """Nothing of it runs any more."""
+    """Whether none of its processes runs any more."""
     deleting: bool = transient(False)
 
 
 @dataclass(slots=True)
 class Owner:
-    """The controller that makes the pods of an adopted job (`placement.owner_scaling`)."""
+    """The controller that creates the pods of an adopted job (`placement.owner_scaling`)."""
 
     size: int | None = durable(None, "owner_size")
-    """Pods that it wanted when it was read last."""
+    """The number of pods in its spec when it was last read."""
     asked: int | None = transient(None)
-    """What it was asked for, until it has another size than before."""
+    """The size to which the master has scaled it, until its size changes; else None."""
     led_from: int | None = transient(None)
-    """Its user has changed it, and the job, which wants so many, is to follow."""
+    """The job's size when the user scaled the owner, until the job follows; else None."""
     suspended: bool = durable(False, "owner_suspended")
-    """It takes its pods and makes none until it is resumed, as a Job does that waits for its turn in a queue."""
+    """Whether it is suspended: it deletes its pods and creates none, as a queued Job does."""
     failures: int = transient(0)
 
 
 @dataclass(slots=True)
 class Placement:
-    """Pods and rank indexes: who has which, what was made, what has failed, what is refused."""
+    """The state of pods and rank indexes: assignments, created and failed pods, and refusals."""
 
     holders: dict[RankIndex, MemberId] = transient(dict)
-    """Which member has a rank index (`placement.rank_index`)."""
+    """The member of each assigned rank index (`placement.rank_index`)."""
     past: dict[MemberId, Member] = transient(dict)
-    """The newest members that are no more."""
+    """The newest members that are gone."""
     nodes: dict[str, NodeSeen] = transient(dict)
-    """Those that are not Ready, or gone."""
+    """The nodes that are not Ready or gone."""
     refusals: set[str] = transient(set)
-    """Why the platform makes no pods, as it was told."""
+    """The reported reasons for which the platform creates no pods."""
     closed: str = transient("")
-    """Why it will never make another one, if so."""
+    """Why the platform will never create another pod; empty if it may."""
     orphans: set[MemberId] = transient(set)
-    """Members whose sidecar has ended for good, to be looked at in this step."""
+    """The members whose sidecar has ended for good, to be handled in this step."""
     held: set[RankIndex] = durable(set)
-    """Rank indexes that ever had a member: another one is a relaunch."""
+    """The rank indexes that ever had a member; another member for one is a relaunch."""
     told_empty: set[RankIndex] = transient(set)
-    """Those of which it was said that no budget is left to fill them."""
+    """The vacant rank indexes for which an exhausted budget was reported."""
     spares_made: int = durable(0)
     relaunches: int = durable(0)
     failed_relaunches: dict[int, Budget] = durable(dict)
-    """By rank index, -1 for spares."""
+    """The budget of relaunches after failed pods, by rank index, -1 for spares."""
     failures: dict[int, int] = durable(dict)
-    """Failed pods by rank index, -1 for spares, however long ago."""
+    """The number of all failed pods, by rank index, -1 for spares."""
     failed_pods: dict[MemberId, FailedPod] = durable(dict)
     waits_behind: str = transient("")
-    """An older job that lacks room as this one does: no members are made meanwhile (`placement.admission`)."""
+    """The older job behind which this one is queued, so that no members are created (`placement.admission`)."""
     suspended: bool = transient(False)
-    """No world and no members are wanted for now, by the user or by the owner of the pods."""
+    """Whether the job is suspended, by the user or by the owner of the pods."""
     suspend_wanted: bool = transient(False)
-    """The user wants none."""
+    """Whether the user has suspended the job."""
     owner: Owner = part(Owner)
     next_id: dict[Role, int] = durable(dict, outlives_end=True)
     ended_well: set[MemberId] = transient(set)
-    """Whose pods were seen so once."""
+    """The members whose pods were seen to succeed."""
 
     def forget_losses(self) -> None:
-        """Pods that were given back are made again as the first ones were; by the next master too."""
+        """Lets this and the next master create pods that were given back as if they were the first ones."""
         self.held.clear()
         self.spares_made = 0

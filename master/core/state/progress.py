@@ -16,18 +16,18 @@ class Progress:
     """How far training has come, over all generations, and at what pace."""
 
     first_world: int = durable(0, "data", shared=True)
-    """Ranks of the job's first world; 0: there was none yet."""
+    """The world size of the job's first generation; 0 before it."""
     saves: dict[str, int] = durable(dict, rows=True)
-    """Newest checkpoints by path, oldest first."""
+    """The step of the newest checkpoint at each path, oldest first."""
     prints: dict[str, int] = durable(dict, rows=True, trim=lambda prints: dict(list(prints.items())[-PRINTS_SAVED:]))
-    """Steps by the fingerprint of a checkpoint's file, oldest first; 0: of more than one step."""
+    """The step for each fingerprint of a checkpoint's file, oldest first; 0 if it belongs to several steps."""
     steps_repeated: int = durable(0)
-    """Of the worlds before."""
+    """The number of steps repeated by earlier generations."""
     first_step: int | None = durable(None)
     high_step: int = durable(0)
     high_step_at: Moment | None = durable(None)
     step_estimated: bool = durable(False)
-    """Some of the steps may be repeated ones: it is not known where a world went on from."""
+    """Whether counted steps may include repeated ones, because it is unknown where a generation resumed."""
     high_step_generation: Generation = durable(NO_GENERATION)
     step_seconds: deque[float] = durable(lambda: deque(maxlen=101), trim=lambda seconds: [*seconds][-STEPS_SAVED:])
     seconds_lost: float = durable(0.0, trim=lambda lost: round(lost, 3))

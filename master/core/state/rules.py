@@ -1,4 +1,4 @@
-"""What was counted for the user's rules, and what they say of nodes."""
+"""The state of the user's rules: what was counted for them, and which nodes they match."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid
 
 @dataclass(slots=True)
 class Flag:
-    """A rule of the user's holds for a node."""
+    """A match of a user's rule with a node."""
 
     action: str
     why: str
     since: float = transient(float("-inf"))
-    """Who was made before, and comes there, was on its way."""
+    """When the rule matched; pods created earlier were already being scheduled."""
     to_go: set[PodUid] = field(default_factory=set)
-    """Pods that are to be replaced for it."""
+    """The pods to be replaced because of the match."""
     is_told: bool = transient(True)
 
 
 @dataclass(slots=True)
 class Rules:
-    """What was counted for the user's rules (`faults.failure_policy`), and what they say of nodes now."""
+    """What was counted for the user's rules (`faults.failure_policy`), and the nodes that match them now."""
 
     marked: dict[str, NodeSeen] = transient(dict)
-    """Those with conditions or taints that a rule may name."""
+    """The nodes with conditions or taints that a rule may name."""
     flags: dict[str, Flag] = durable(dict)
-    """Those for which a rule of the user's holds."""
+    """The nodes that match a rule."""
     hits: dict[tuple[Rule, str], list[Moment]] = durable(dict, rows=True, trim=in_order)
-    """When a rule was met that is not followed each time, and by whom (`faults.failure_policy`)."""
+    """The moments of matches of a rule that needs several, by rule and subject (`faults.failure_policy`)."""
     tried: dict[Rule, float] = transient(dict)
-    """When a dry run was told."""
+    """The moment of the last dry run reported for a rule."""
     holding: dict[tuple[str, Rule], bool] = durable(dict, rows=True, trim=in_order)
-    """Rules that hold for a node, and whether they were met often enough when they began to."""
+    """The rules that match a node, and whether each had enough matches when it began to."""
     judged: dict[tuple[MemberId, int], tuple[str, str]] = transient(dict)
-    """What the rules say of ends of ranks, by local rank, in the generation `judged_of`."""
+    """The rules' verdicts on ends of ranks in the generation `judged_of`, by member and local rank."""
     judged_of: Generation = transient(NO_GENERATION)
     log_serials: dict[MemberId, int] = durable(dict)
-    """Of the last LineMatched of each member."""
+    """The serial number of the last LineMatched of each member."""
     dropped_patterns: set[str] = durable(set)
-    """Those that are too slow, or cannot be read."""
+    """The patterns that are too slow or invalid."""
 
     def drop(self, pattern: str) -> None:
-        """No line is searched for it any more."""
+        """Stops the search for a pattern."""
         self.dropped_patterns.add(pattern)
 
     def forget(self, member: MemberId) -> None:
-        """It is no more."""
+        """Forgets a member that is gone."""
         self.log_serials.pop(member, None)

@@ -1,4 +1,4 @@
-"""What a job that finds its own size has measured, and what lines of its log have said."""
+"""The state of autoscaling: measured throughputs, and metrics from the log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ START = "Start"
 
 
 class Rate(NamedTuple):
-    """What a size has made. `error`: its relative standard error."""
+    """The throughput of a size; `error` is its relative standard error."""
 
     samples: float
-    """A second."""
+    """The samples per second."""
     error: float
     steps: int
     at: Moment
@@ -24,33 +24,33 @@ class Rate(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """What is known; all of it survives the master, in the job's status."""
+    """The search for the best size; all of it but `odd` survives the master in the job's status."""
 
     known: dict[int, Rate] = durable(dict, rows=True, trim=in_order)
     base: int = durable(0, "search", shared=True)
-    """The size that the current one is tried against; 0: none."""
+    """The size with which the current one is compared; 0: none."""
     changed: Moment = durable(0.0, "search", shared=True)
     settled: Moment | None = durable(None, "search", shared=True)
-    """Since when no better size is looked for."""
+    """The moment since which no better size is searched for; None during a search."""
     patience: float = durable(0.0, "search", shared=True)
-    """Seconds from then to the next evaluation: twice as long after each that changed nothing."""
+    """Seconds from `settled` to the next evaluation: doubled after each evaluation that changed nothing."""
     aside: dict[int, Rate] = durable(dict, rows=True, trim=in_order)
-    """What sizes made that an evaluation tries again."""
+    """The earlier throughputs of sizes that an evaluation tries again."""
     odd: int = transient(0)
-    """Windows running that differ from what this size made before."""
+    """The number of consecutive windows that differ from the known throughput of this size."""
 
 
 @dataclass(slots=True)
 class Meter:
     generation: Generation
     of_lines: bool = False
-    """Of lines of the log, not of reports."""
+    """Whether it measures lines of the log instead of reports."""
     first: int | None = None
     """The first step seen."""
     before: tuple[float, float, int] | None = None
-    """Step, when it ended, samples so far."""
+    """The last step, the moment of its end, and the samples so far."""
     batch: float = 0.0
-    """Samples that a rank's step had in the last window; 0: unknown."""
+    """The samples in a rank's step in the last window; 0: unknown."""
     steps: int = 0
     step_seconds: list[float] = field(default_factory=list)
     step_samples: list[float] = field(default_factory=list)
@@ -69,36 +69,36 @@ class Scaling:
     condition: str = durable(START, "told", shared=True)
     message: str = durable("nothing is measured yet", "told", shared=True)
     last: int | None = durable(None, "told", shared=True)
-    """The size before this one."""
+    """The previous size; None before the first change."""
     by_hand: str = durable("", "told", shared=True)
-    """Why nothing is decided here, where that is so."""
+    """Why autoscaling decides nothing; empty if it does."""
     room: int | None = durable(None, "room", shared=True)
-    """There was none for more members than that."""
+    """The largest number of members for which there was room; None if no limit is known."""
     room_at: Deadline | None = durable(None, "room", shared=True)
-    """When it is asked for again."""
+    """The moment at which more room is requested again; None if it is not."""
     no_room: int = durable(0, "room", shared=True)
-    """How often."""
+    """The number of times that the cluster lacked room."""
     batch: float = durable(0.0, "noise", shared=True)
-    """Samples in a member's part of a step; 0: unknown."""
+    """The samples in a member's part of a step; 0: unknown."""
     noise: deque[float] = durable(lambda: deque(maxlen=NOISES), "noise", rest=True)
-    """What lines of the log said last of the gradient noise."""
+    """The newest values of the gradient noise from the log."""
     due_at: float | None = transient(None)
-    """When the schedule says another size."""
+    """The moment at which the schedule changes the size; None without a schedule."""
     seen: int | None = durable(None, "job", shared=True)
-    """The size that the ElasticJob had when it was read last."""
+    """The size of the ElasticJob when it was last read."""
     written: set[int] = durable(set, "job", rest=True)
-    """Sizes that were written into the ElasticJob and have not been read there yet."""
+    """The sizes that were written into the ElasticJob and not read from it yet."""
     trail: deque[tuple[Moment, int, str]] = durable(lambda: deque(maxlen=TRAIL))
-    """When, which size, why."""
+    """The newest decisions: the moment, the size and the reason of each."""
 
 
 @dataclass(slots=True)
 class Metrics:
     values: dict[str, float] = durable(dict)
     line: str = durable("")
-    """The newest that has fitted."""
+    """The newest line that matched."""
     at: Moment | None = durable(None)
     lines: int = durable(0)
     problem: str = durable("")
-    told: set[str] = transient(set)
-    """Groups of which it was said that they are no numbers."""
+    reported: set[str] = transient(set)
+    """The groups of the pattern whose invalid values were reported."""

@@ -1,4 +1,4 @@
-"""When the status was written, and whether it is to be written again."""
+"""The state of the status: when it was written, and whether it must be written again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from outrider.master.core.state.durability import durable, special, transient
 
 @dataclass(slots=True)
 class Status:
-    """When the status was written, and whether it is to be written again."""
+    """The versions of the status, and whether it must be written again."""
 
     version: int = durable(0, outlives_end=True)
     saved_version: int = special(0)
     written_at: float | None = transient(None)
     is_wanted: bool = transient(False)
-    """Something that users see has changed."""
+    """Whether something that users see has changed."""
     reason: str = transient("")
-    """Why the status is written at the end of this step, whenever it was written last; empty where it need not be."""
+    """Why the status must be written at the end of this step; empty if it need not be."""
     not_before: float = transient(0.0)
-    """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
+    """The earliest moment of the next status: during a recovery, the status of the recovery goes first."""
 
     def hold(self, until: float) -> None:
-        """What has changed is written then at the earliest."""
+        """Delays the status until that moment."""
         self.not_before = until

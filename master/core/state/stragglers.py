@@ -1,4 +1,4 @@
-"""The windows of own times by which the ranks of a generation are compared."""
+"""The state of straggler detection: the windows in which the own times of ranks are compared."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from outrider.wire.messages.report import OwnTime
 TIMES_THE_OTHERS = 1.3
 
 LEAST_SHARE, LEAST = 0.05, 0.001
-"""Of a step, and in seconds: less is not worth a word."""
+"""The least excess that is reported, as a share of a step and in seconds."""
 
 REMEMBERED = 16
-"""Windows from which is estimated by how much they differ beyond that."""
+"""The number of windows from which the usual variation is estimated."""
 
 LEAST_FACTOR = 0.01
 
@@ -24,16 +24,16 @@ Key = tuple[MemberId, int]
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One rank in one window: what it needs by itself a step, what the others need, and how much more of each part."""
+    """One rank in one window: its own time of a step, that of the others, and the excess of each part."""
 
     own: float
     others: float
     step: float
     first_step: int
     more: tuple[float, ...] = ()
-    """By PARTS; only of a slow one."""
+    """The excess of each of PARTS, for a slow rank only."""
     level: float = 0.0
-    """The logarithm of what it needs by itself, whatever the others need."""
+    """The logarithm of the rank's own time, independent of the others."""
 
     @property
     def excess(self) -> float:
@@ -50,41 +50,41 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A member that is slow now, or (`is_over`) that is no more."""
+    """A member that is a straggler now, or (`is_over`) no longer is."""
 
     member: MemberId
     local_rank: int
     pace: Lag
-    """Means of its windows."""
+    """The means over its windows."""
     of_two: bool = False
-    """There is only one other member: who is slow is relative."""
+    """Whether there is only one other member, so that either of them may be the odd one."""
     is_over: bool = False
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The windows of one generation."""
+    """The windows of one generation and the stragglers found in them."""
 
     open: dict[int, dict[Key, OwnTime]] = field(default_factory=dict)
-    """Not judged yet, by first step."""
+    """The windows that are not judged yet, by first step."""
     judged: int = -1
     reporters: frozenset[Key] = frozenset()
-    """Who told the window that was judged last."""
+    """The ranks that reported the window judged last."""
     ahead: Counter[Key] = field(default_factory=Counter)
-    """Windows running that a rank has left out, and told a later one."""
+    """The number of consecutive windows for which a rank reported a later window instead."""
     aside: dict[Key, OwnTime] = field(default_factory=dict)
-    """The newest windows of ranks that are not believed."""
+    """The newest windows of ranks whose windows do not count."""
     slow: dict[Key, list[Lag]] = field(default_factory=dict)
-    """The slow windows running of ranks that have some."""
+    """The consecutive slow windows of each slow rank."""
     last: dict[Key, float] = field(default_factory=dict)
-    """The level of each rank that was not slow in the window before."""
+    """The level of each rank that was not slow in the previous window."""
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Of each of the newest windows: by how much that of the middle rank had changed."""
+    """The median change of the ranks' levels in each of the newest windows."""
     fine: dict[MemberId, int] = field(default_factory=dict)
-    """Windows running in which a named member was not slow."""
+    """The number of consecutive windows in which a reported straggler was not slow."""
     named: dict[MemberId, Named] = field(default_factory=dict)
     pace: dict[MemberId, Lag] = field(default_factory=dict)
-    """Of its slowest rank, in the window that was judged last."""
+    """The lag of each member's slowest rank in the window judged last."""
     sources: dict[MemberId, str] = field(default_factory=dict)
     problems: dict[MemberId, str] = field(default_factory=dict)
-    """Why a member's windows are not judged."""
+    """The reason why a member's windows are not judged."""

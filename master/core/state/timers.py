@@ -1,8 +1,8 @@
-"""Moments at which something must be looked at again, in a heap whose stale entries are dropped when they surface.
+"""Deadlines in a heap whose stale entries are dropped when they reach the top.
 
-A report must cost O(1) however large the job is, so nothing here is searched or removed from the middle: setting a
-deadline anew pushes an entry and leaves the old one to be skipped. A sign of life does not even do that; whoever looks
-at silence checks, when the deadline comes, whether it still stands, and sets the next one.
+A report must cost O(1) however large the job is, so entries are never searched or removed from the middle: setting a
+deadline again pushes a new entry, and the old one is skipped later. A sign of life does not even set a deadline: when
+the old deadline comes, the failure detector checks whether it still applies and sets the next one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import heapq
 from dataclasses import dataclass, field
 
 Key = tuple[str, str]
-"""What to look at, and whose: `("order", "17")`, `("hear", "worker-3")`."""
+"""The kind of a deadline and its subject: `("order", "worker-3/17")`, `("hear", "worker-3")`."""
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Deadlines:
     _heap: list[tuple[float, Key]] = field(default_factory=list)
 
     def set(self, key: Key, at: float) -> None:
-        """Look at `key` at this moment and no other."""
+        """Sets the deadline of `key`, which replaces an earlier one."""
         if self._at.get(key) != at:
             self._at[key] = at
             heapq.heappush(self._heap, (at, key))
@@ -32,21 +32,21 @@ class Deadlines:
         return self._at.get(key)
 
     def of(self, kinds: tuple[str, ...]) -> list[tuple[Key, float]]:
-        """All of these kinds, in the order of their keys: a walk over everything, for rare moments."""
+        """All deadlines of these kinds in the order of their keys; walks over all deadlines, so use it rarely."""
         return sorted((key, at) for key, at in self._at.items() if key[0] in kinds)
 
     def next(self) -> float | None:
-        """The earliest moment that still stands."""
+        """The earliest deadline that still applies; None if there is none."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def is_late(self, since: float) -> bool:
-        """Something was due before this moment and has not been looked at."""
+        """Whether a deadline before this moment has not been handled."""
         due = self.next()
         return due is not None and due < since
 
     def take_due(self, now: float) -> list[Key]:
-        """Removes and returns what is due, earliest first."""
+        """Removes and returns the keys that are due, the earliest first."""
         due: list[Key] = []
         self._drop_stale()
         while self._heap and self._heap[0][0] <= now:
