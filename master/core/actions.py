@@ -1,7 +1,7 @@
-"""What the master's core wants done, as frozen values in the imperative. Each has the generation it belongs to and a
-reason: one sentence that is the log line, the Kubernetes Event and the assertion of the tests.
+"""The actions that the master's core requests, as frozen values named in the imperative.
 
-Doing one twice is harmless.
+Each has the generation it belongs to and a reason: one sentence that is the log line, the Kubernetes Event and what
+tests assert. Carrying out an action twice is harmless.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outrider.wire.messages.directions import FromMaster
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Give a message to the sidecar on this connection. Repeated by the core until it is acknowledged."""
+    """Send a message to the sidecar on this connection; the core repeats an order until it is acknowledged."""
 
     session: str
     member: MemberId
@@ -25,7 +25,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
-    """Forget a connection (its member has a newer one, or was refused)."""
+    """Close and forget a connection (its member has a newer one, or was refused)."""
 
     session: str
     reason: str
@@ -34,31 +34,31 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a member. The platform answers with PodSeen."""
+    """Create a member's pod; the platform answers with PodSeen."""
 
     member: MemberId
     role: Role
     rank_index: RankIndex | None
-    """None: a spare."""
+    """The rank index of the member; None for a spare."""
     generation: Generation
     reason: str
     wanted: int = 0
-    """Members of the role that the job has now, as the pod's own variables say; 0: what its spec says."""
+    """The number of members of the role that the pod's environment variables state; 0 for the number in its spec."""
     relaunches: int = 0
-    """Failed pods that its rank index has had."""
+    """The number of failed pods that its rank index has had."""
     memory_limit: int = 0
-    """Bytes that its trainer's container may use at the least; 0: what the template says. Its request grows with it."""
+    """The least memory limit of the trainer's container in bytes; 0 for that of the template. Its request grows too."""
     avoid: tuple[str, ...] = ()
-    """Nodes that it must not land on."""
+    """Nodes on which the pod must not be scheduled."""
     place: RankIndex | None = None
-    """Of a parameter server's pod: the rank index that it is made for, though it may get it later."""
+    """The rank index for which a parameter server's pod is created, though it may get it later."""
     resources: str = ""
-    """What its container is to have, in words: PodSeen says it again."""
+    """The resources of its container, in words; PodSeen repeats them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Remove a member, with so many seconds of grace (0: at once). The platform answers with PodGone."""
+    """Delete a member's pod with a grace period in seconds (0: at once); the platform answers with PodGone."""
 
     member: MemberId
     uid: PodUid
@@ -69,7 +69,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class PlacePod:
-    """Write on a member's pod which rank index it has now; users and Services look for it there."""
+    """Label a member's pod with its present rank index, which users and Services read."""
 
     member: MemberId
     uid: PodUid
@@ -77,12 +77,12 @@ class PlacePod:
     generation: Generation
     reason: str
     relaunches: int = 0
-    """Failed pods that this rank index has had."""
+    """The number of failed pods that this rank index has had."""
 
 
 @dataclass(frozen=True, slots=True)
 class HidePod:
-    """A pod that has failed, and is kept, is no more to be reached at the address of its rank index."""
+    """Remove a failed pod that is kept from the Service address of its rank index."""
 
     member: MemberId
     uid: PodUid
@@ -92,7 +92,7 @@ class HidePod:
 
 @dataclass(frozen=True, slots=True)
 class ResizeOwner:
-    """Ask the controller that makes an adopted job's pods for so many. The platform answers with OwnerSized."""
+    """Scale the controller that creates an adopted job's pods; the platform answers with OwnerSized."""
 
     replicas: int
     generation: Generation
@@ -101,7 +101,7 @@ class ResizeOwner:
 
 @dataclass(frozen=True, slots=True)
 class FollowOwner:
-    """Write the owner's size into the job that stands for it: SpecChanged comes back."""
+    """Write the owner's size into the ElasticJob that represents it; SpecChanged follows."""
 
     replicas: int
     generation: Generation
@@ -110,7 +110,7 @@ class FollowOwner:
 
 @dataclass(frozen=True, slots=True)
 class WriteReplicas:
-    """Write the size that the job has found into its ElasticJob: SpecChanged comes back."""
+    """Write the size that autoscaling has chosen into the ElasticJob; SpecChanged follows."""
 
     replicas: int
     generation: Generation
@@ -119,7 +119,7 @@ class WriteReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ProbeMember:
-    """The master itself tries to reach a member's sidecar, where no peer can; MemberProbed comes back."""
+    """Probe a member's sidecar from the master itself (a direct probe); MemberProbed follows."""
 
     member: MemberId
     address: str
@@ -130,7 +130,7 @@ class ProbeMember:
 
 @dataclass(frozen=True, slots=True)
 class SaveStatus:
-    """Persist the job's status; StatusSaved(version) comes back. Start is sent only after it."""
+    """Save the job's status; StatusSaved(version) follows, and only then is Start sent."""
 
     version: int
     status: dict[str, object]
@@ -140,7 +140,7 @@ class SaveStatus:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """One line for the user: the log, `outrider events`, a Kubernetes Event.
+    """Report one line to the user: in the log, in `outrider events`, and as a Kubernetes Event.
 
     `kind` is a CamelCase word (GenerationStarted, WorkerExited, MemberLost, MemberSilent, MemberReplaced, WorldShrunk,
     WorldGrew, Recovered, CheckpointSaved, JobFailed …), `severity` normal or warning.
@@ -152,12 +152,12 @@ class Announce:
     member: MemberId | None = None
     severity: str = "normal"
     detail: tuple[tuple[str, str], ...] = ()
-    """More to show, as the rendezvous line's fields."""
+    """Further fields to show, such as those of the rendezvous line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand the collected answers to whoever asked: JSON bodies by member, and who did not answer."""
+    """Return the collected answers to the user's request: JSON bodies by member, and members without an answer."""
 
     request: str
     bodies: tuple[tuple[MemberId, str], ...]
@@ -168,7 +168,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """The job is over with this exit code; the service ends once it has told everyone."""
+    """End the job with this exit code; the service ends once every message is sent."""
 
     exit_code: int
     generation: Generation

@@ -1,6 +1,6 @@
-"""What can happen to a job, as the master's core sees it: past tense, frozen, no behaviour.
+"""The events that can happen to a job, as the master's core sees them: frozen values without behaviour.
 
-Shells only carry: a message from a sidecar is one event whatever it says, a change of a pod another.
+Shells pass them on without a decision: each message of a sidecar is one event, each change of a pod another.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ from outrider.wire.messages.directions import FromSidecar
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The master process holds the lease. First event of every run; `saved` is the status that an earlier master
-    left (`JobStatus` as a dict), None for a new job."""
+    """The master process has acquired its Lease: the first event of every run.
+
+    `saved` is the status that an earlier master left (`JobStatus` as a dict), None for a new job.
+    """
 
     term: int
     spec: JobSpec
     saved: dict[str, object] | None = None
     unix_time: float = 0.0
-    """The wall clock at this moment: what users read is told in its time, everything else in the core's `now`."""
+    """The wall clock at this event, in unix seconds: users read its time, all else uses the core's `now`."""
     is_left: bool = False
-    """It was deleted, and with it what an earlier master has saved: what runs is known from its members alone."""
+    """Whether the job was deleted with its saved status, so that only its members report what runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """The API server does not take this master's renewals. It may still be the only one."""
+    """The master could not renew its Lease and has lost it; it may still be the only master."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRegained:
-    """It holds the Lease again, and nobody else has held it meanwhile."""
+    """The master holds its Lease again, and no other master has held it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarSaid:
-    """A message came over an authenticated connection. `session` names the connection, never reused."""
+    """A message arrived over an authenticated connection; `session` names the connection and is never reused."""
 
     session: str
     message: FromSidecar
@@ -49,7 +51,7 @@ class SidecarSaid:
 
 @dataclass(frozen=True, slots=True)
 class SidecarDisconnected:
-    """The connection broke: a witness, never a verdict."""
+    """A connection broke: evidence of a fault, but never a verdict."""
 
     session: str
 
@@ -63,61 +65,65 @@ class PodSeen:
     role: Role
     rank_index: RankIndex | None
     phase: str
-    """pending, running, terminating, succeeded or failed."""
+    """The pod's phase: pending, running, terminating, succeeded or failed."""
     reason: str = ""
     unschedulable: bool = False
     exit_code: int | None = None
     node: str = ""
     cannot_start: bool = False
-    """A container waits for what does not come by itself (an image, a config map): `reason` says which, and why. The
-    kubelet goes on trying."""
+    """Whether a container waits for something that needs the user (an image, a config map).
+
+    `reason` says which container and why; the kubelet keeps retrying.
+    """
     grace: float | None = None
-    """Terminating: the seconds that whoever deletes it gives. None where the platform does not say."""
+    """The grace period of a terminating pod in seconds; None if the platform does not say."""
     ends_at: float | None = None
-    """Terminating: the moment (unix time) at which they have run out."""
+    """The unix time at which a terminating pod's grace period ends."""
     has_controller: bool = True
-    """Somebody makes another one when it is deleted."""
+    """Whether a controller creates another pod when this one is deleted."""
     memory_limit: int = 0
-    """Bytes that its trainer's container may use; 0 where it has no limit, or the platform knows none."""
+    """The memory limit of the trainer's container in bytes; 0 if it has none or none is known."""
     out_of_memory: bool = False
-    """The kernel ended the trainer's container for want of memory."""
+    """Whether the kernel killed the trainer's container because it ran out of memory."""
     lingers: bool = False
-    """It has failed, and something in it still runs, or will again: it holds what it has."""
+    """Whether the pod has failed but one of its processes still runs or will run again, so that it keeps its
+    resources."""
     sidecar_ended: str = ""
-    """How its sidecar ended (`ended with exit code 137`), where the platform does not start it again."""
+    """How the sidecar ended (`ended with exit code 137`), if the platform does not restart it; else empty."""
     has_ended: bool = False
-    """Terminating: its kubelet says that all of its containers have ended, and no finalizer holds it."""
+    """Whether the kubelet reports that all containers of a terminating pod have ended, and it has no finalizer."""
     has_another_key: bool = False
-    """Its sidecar was given the key of another master than this one: it can never be heard here
-    (`membership.key_mismatch`)."""
+    """Whether the sidecar holds the key of another master and can never reach this one (`membership.key_mismatch`)."""
     resources: str = ""
-    """What it was made with, where that is watched (`CreatePod.resources`)."""
+    """The resources with which the pod was created (`CreatePod.resources`); empty if they are not watched."""
     has_sidecar: bool = True
-    """False: its trainer runs as without us, and it can never be heard (`unreached`)."""
+    """Whether the pod has a sidecar; without one its trainer runs unsupervised (`unreached`)."""
     alone_after: float = 0.0
-    """Seconds after which its command begins by itself if its sidecar hears no master; 0: never (`unreached`)."""
+    """Seconds until the command starts unsupervised if the sidecar reaches no master; 0: never (`unreached`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """The platform shows a node on which members run, or ran until now, in this state."""
+    """The platform shows a node on which members run or ran until now in this state."""
 
     node: str
     is_ready: bool
     reason: str = ""
-    """Why it is not, in the platform's words."""
+    """Why the node is not Ready, in the platform's words."""
     is_gone: bool = False
-    """The cluster knows it no more: nothing will tell what became of the pods there."""
+    """Whether the node was removed from the cluster, so that the end of its pods is never reported."""
     conditions: tuple[tuple[str, str], ...] = ()
-    """Type and status of those that are not every node's."""
+    """Type and status of the node's conditions, except those that every node has."""
     taints: tuple[str, ...] = ()
-    """Their keys."""
+    """The keys of the node's taints."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRejected:
-    """The platform will not make this pod as things are (a quota, a policy): asked again at once it would say so again.
-    `is_final`: it never will (the namespace is being deleted)."""
+    """The platform refused to create this pod (a quota, a policy) and would refuse an immediate retry too.
+
+    With `is_final` it always will (the namespace is being deleted).
+    """
 
     action: CreatePod
     reason: str
@@ -126,23 +132,23 @@ class CreateRejected:
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """The pod is no longer there: killed, deleted, or its machine is lost."""
+    """The pod is gone: killed, deleted, or lost with its machine."""
 
     member: MemberId
     uid: PodUid
     reason: str
     exit_code: int | None = None
     remains: bool = False
-    """The platform still shows it: it was evicted or preempted, and is kept to be read."""
+    """Whether the platform still shows the pod, which was evicted or preempted and is kept for its log."""
     rank_index: RankIndex | None = None
-    """As what remains of it says."""
+    """The rank index on the pod's remains."""
     may_run_on: bool = False
-    """It is there and runs, and is no pod of the job any more: its label was taken away."""
+    """Whether the pod still runs but no longer belongs to the job, because its label was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsListed:
-    """Everything that the platform has, at the start and after a watch was broken: what is not in it is gone."""
+    """The complete list of the job's pods, at the start and after a broken watch: other pods are gone."""
 
     pods: tuple[PodSeen, ...]
     remains: tuple[PodGone, ...] = ()
@@ -150,7 +156,7 @@ class PodsListed:
 
 @dataclass(frozen=True, slots=True)
 class OwnerSized:
-    """The controller that makes an adopted job's pods was read: it wants so many, where it is not `suspended`."""
+    """The controller that creates an adopted job's pods was read: its size, and whether it is suspended."""
 
     replicas: int
     suspended: bool = False
@@ -158,7 +164,10 @@ class OwnerSized:
 
 @dataclass(frozen=True, slots=True)
 class OwnerEnded:
-    """That controller was read: it is over, and makes no pod any more. `why`: a sentence without its full stop."""
+    """The controller that creates an adopted job's pods has ended, and creates no more pods.
+
+    `why` is a sentence without its full stop.
+    """
 
     succeeded: bool
     why: str
@@ -166,7 +175,7 @@ class OwnerEnded:
 
 @dataclass(frozen=True, slots=True)
 class MemberProbed:
-    """Answer to ProbeMember: the master itself tried to reach the member's sidecar."""
+    """The result of ProbeMember, the master's direct probe of a member's sidecar."""
 
     member: MemberId
     reachable: bool
@@ -174,68 +183,70 @@ class MemberProbed:
 
 @dataclass(frozen=True, slots=True)
 class StatusSaved:
-    """The status with this version is on disk (or in the API server)."""
+    """The status with this version was saved, on disk or in the API server."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingAsked:
-    """The user wants the job to find its own size again."""
+    """The user requested that autoscaling chooses the job's size again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequested:
-    """The user wants this many members."""
+    """The user requested this number of members."""
 
     replicas: int
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTold:
-    """Of jobs that lack room, who waits behind whom; `behind` is empty where this one's turn has come."""
+    """The job's admission has changed: the job it is queued behind, or empty if it is admitted."""
 
     behind: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecChanged:
-    """The user has edited the job; also said once after Began where the spec decides the size (a cluster)."""
+    """The user has edited the job; on a cluster, where the spec decides the size, also once after Began."""
 
     spec: JobSpec
     suspended: bool = False
     has_new_template: bool = False
-    """Pods that are made from now on are others than those that run."""
+    """Whether new pods differ from the running ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """The user wants the script read again: now, or at the next finished checkpoint."""
+    """The user requested a restart with the script read again: now, or at the next finished checkpoint."""
 
     at_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RestartRejected:
-    """The script, as it is now, would not come through its imports (`scaling.rehearsal`): nothing was stopped."""
+    """A restart was rejected without stopping anything: the script's imports fail (`scaling.rehearsal`)."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The user wants the job to end. `hard`: without grace."""
+    """The user requested the end of the job; with `hard` without grace."""
 
     reason: str
     hard: bool = False
     within: float | None = None
-    """Seconds after which the platform ends its members by itself, where it does: its record was deleted."""
+    """Seconds until the platform deletes the members by itself, because the job was deleted; None if it will not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user asks every member for `stacks` or `collectives`, or one of them for a `rehearsal`; `request` comes back
-    in the Deliver action."""
+    """The user requested `stacks` or `collectives` of every member, or a `rehearsal` of one.
+
+    The Deliver action repeats `request`.
+    """
 
     request: str
     what: str
@@ -243,7 +254,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ActionFailed:
-    """The outside refused or broke an action; failure is an event too."""
+    """An action was refused by the platform or failed."""
 
     action: Action
     error: str
@@ -251,13 +262,15 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class Woke:
-    """The moment asked for by next_deadline has come."""
+    """The moment returned by next_deadline has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """This process did not run for so many seconds (paused, or the machine was busy): silence in that time says
-    nothing about the members. The shell has drained what arrived before it says this."""
+    """This process was paused for `seconds` (or the machine was busy), so that silence in that time proves nothing.
+
+    The shell delivers what arrived meanwhile before this event.
+    """
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""The two kinds of jobs behind one interface: all-reduce jobs, with one world, and PS jobs, made of tasks."""
+"""One interface for both kinds of jobs: all-reduce jobs, and PS jobs, which consist of tasks."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Position:
     """How far a job has come, and with how many members."""
 
     generation: str
-    """Of a PS job, whose members have generations of their own: `-`."""
+    """The running generation; `-` for a PS job, whose members have generations of their own."""
     members: int
-    """Whose ranks run."""
+    """The number of members whose ranks run."""
     step: int
-    """The highest that was ever made."""
+    """The highest step ever made."""
     stepped_at: float | None
-    """When, by the core's clock."""
+    """The moment of that step by the core's clock, in seconds; None before the first step."""
     unix_offset: float
-    """What makes that the wall clock's."""
+    """Seconds to add to `stepped_at` for a unix time."""
 
 
 def new(spec: JobSpec, next_order: int = 1) -> Job:
@@ -42,7 +42,7 @@ def new(spec: JobSpec, next_order: int = 1) -> Job:
 
 
 def step(job: Job, event: Event, now: float) -> list[Action]:
-    if isinstance(job, PsState):  # past the Lease nothing begins in it: what a task starts is saved first
+    if isinstance(job, PsState):  # without the Lease no task starts: each start is saved first
         return [] if isinstance(event, LeaseLost | LeaseRegained) else ps_step.step(job, event, now)
     return core_step.step(job, event, now)
 
@@ -63,17 +63,17 @@ def check(job: Job) -> None:
 
 
 def document(job: Job, now: float) -> dict[str, Any]:
-    """The status as users read it."""
+    """The status document that users read."""
     return ps_status.document(job, now) if isinstance(job, PsState) else status_document.document(job, now)
 
 
 def parts(job: Job) -> Sequence[State]:
-    """All that is one world: the job, or its tasks."""
+    """The states with a generation of their own: that of the job, or those of its tasks."""
     return [task.state for task in job.tasks.values()] if isinstance(job, PsState) else [job]
 
 
 def lacks_room(job: Job) -> bool:
-    """For the least members that it needs. Members of a PS job train as they come."""
+    """Whether the cluster lacks room for the job's minimum; never for a PS job, which trains with any members."""
     return not isinstance(job, PsState) and placement_admission.lacks_room(job)
 
 
@@ -86,7 +86,7 @@ def phase_of(job: Job) -> str:
 
 
 def position(job: Job) -> Position:
-    """What a record of the training's progress is made of."""
+    """The job's progress, as it is recorded."""
     if isinstance(job, PsState):
         furthest = max(parts(job), key=lambda state: state.progress.high_step, default=None)
         step, at = (furthest.progress.high_step, furthest.progress.high_step_at) if furthest else (0, None)

@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them (`1.5Gi`, `500M`, `128974848`, `1e9`), in whole units: bytes of memory."""
+"""Kubernetes quantities (`1.5Gi`, `500M`, `128974848`, `1e9`) in whole units, such as bytes of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BINARY = ("Gi", "Mi", "Ki")
 
 
 def parsed(quantity: object) -> int | None:
-    """Bytes, a fraction rounded up as the API server does; None where it is no quantity. May be negative."""
+    """The quantity in whole units, possibly negative, rounded up as by the API server; None if it is not valid."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         return None
     found = _SHAPE.fullmatch(str(quantity))
@@ -27,7 +27,7 @@ def parsed(quantity: object) -> int | None:
 
 
 def written(amount: int) -> str:
-    """The shortest exact way: `8Gi`, `1536Mi`, else plain bytes."""
+    """The shortest exact form: `8Gi`, `1536Mi`, else plain bytes."""
     for suffix in _BINARY:
         unit = int(_SUFFIXES[suffix])
         if amount and amount % unit == 0:

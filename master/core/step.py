@@ -1,10 +1,10 @@
-"""One step of the master's core: an event is handled, and what follows for the job is looked at.
+"""One step of the master's core: handles an event, then decides what follows for the job.
 
-`step(state, event, now)` changes the state and returns the actions. Handlers note what happened (`handlers`), and what
-that means for other rooms is told them when a handler is through (`handlers.occurrences`). What follows for the job as
-a whole (who holds which rank index, whether a generation may form) is looked at once, at the end of the step, by
-`RULES` in their order, and only where something has changed. So a crash is stopped in the step that reports it, and
-the next generation forms in the step in which the last survivor is ready.
+`step(state, event, now)` changes the state and returns the actions. Handlers note what happened (`handlers`); when a
+handler is done, other domains handle its occurrences (`handlers.occurrences`). What follows for the job as a whole
+(which member has which rank index, whether a generation may form) is decided once, at the end of the step, by `RULES`
+in their order, and only if something has changed. So a crashed generation is stopped in the step that reports the
+crash, and the next generation forms in the step in which the last survivor is ready.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from outrider.master.core.status import document as status_document
 from outrider.master.core.status import invariants
 
 CHECKED_UP_TO = 64
-"""Members up to which a running service checks its invariants at every step."""
+"""The largest number of members for which a running service checks the invariants at every step."""
 
 
 def step(state: State, event: Event, now: float) -> list[Action]:
-    """Takes one event; returns what is to be done, in order."""
+    """Handles one event; returns the actions in order."""
     return change(state, lambda: HANDLERS[type(event)](state, event), now)
 
 
 def change(state: State, make: Callable[[], None], now: float) -> list[Action]:
-    """The same of a change that comes from outside the tables."""
+    """Makes one step with a change that comes from outside the tables; returns the actions in order."""
     state.now = now
     state.actions = []
     if state.stage != ENDED:
@@ -66,7 +66,7 @@ def change(state: State, make: Callable[[], None], now: float) -> list[Action]:
 
 
 def next_deadline(state: State) -> float | None:
-    """When `Woke` is due at the latest."""
+    """The moment at which `Woke` is due at the latest; None if it is not needed."""
     return None if state.stage == ENDED else state.deadlines.next()
 
 
@@ -76,14 +76,14 @@ def describe(state: State) -> str:
 
 
 def check(state: State) -> None:
-    """Raises where an invariant does not hold. A walk over all members, so a large job is spared it."""
+    """Raises if an invariant does not hold; skipped for large jobs, because it walks over all members."""
     if len(state.members) <= CHECKED_UP_TO:
         invariants.check(state)
 
 
 # -- at the end of a step -----------------------------------------------------------------------------------------
 def _look(state: State) -> None:
-    """What follows from what has changed; each part may change something for the next."""
+    """Decides what follows from the changes; each part may change something for the next."""
     if state.checkpoint_step is not None and not state.lease.lapsed:
         scaling_resize.at_checkpoint(state)
     if state.world is not None and state.world.resume.verdict == OVER and state.spec.require_resume:
@@ -120,7 +120,7 @@ def _forget_observed_world(state: State) -> None:
         observe_only.forget_world(state)
         _leave_world(state)
     if observe_only.is_over(state):
-        generation_job_end.fail(state, 1, "No member is left, and none is made anew: the job is only observed.")
+        generation_job_end.fail(state, 1, "No member is left, and none is created: the job is only observed.")
 
 
 def _staff(state: State) -> None:
@@ -143,27 +143,27 @@ def _resize(state: State) -> None:
 
 
 class Rule(NamedTuple):
-    """What is looked at where something has changed."""
+    """A rule that runs at the end of each step in which something has changed, and why it runs at its place."""
 
     look: Callable[[State], None]
     why_here: str
 
 
 RULES = (
-    Rule(failover.advance, "A new master learns first which world there is: all that follows is about it."),
-    Rule(sidecar_exit.advance, "Who cannot be heard any more is out before ranks are given away."),
-    Rule(key_mismatch.advance, "So is who belongs to another installation."),
-    Rule(hangs_detector.advance, "A hang that is known now ends the world, which the rules below then leave."),
-    Rule(spec_update.hold, "A job that is suspended stops its world before another member is made for it."),
-    Rule(_forget_observed_world, "A job that is only observed is over where nobody is left."),
-    Rule(_settle, "All have stopped: may the job go on? It costs its budget only now, when every exit is known."),
-    Rule(_staff, "Where it goes on, ranks are given away and members made before a world may form."),
-    Rule(prior_success.advance, "Members that had ended well before this master may have been all there were."),
-    Rule(nodecheck_rounds.advance, "Who passes the node check now is ready for the world below."),
-    Rule(owner_scaling.hold, "An owner that is suspended makes no pods: nobody waits for them."),
-    Rule(lifecycle.try_form, "The next world, in the step in which its last member is ready."),
-    Rule(_resize, "A world that runs may have another size than is wanted by now."),
+    Rule(failover.advance, "A new master first learns the running generation: all later rules depend on it."),
+    Rule(sidecar_exit.advance, "Members without a sidecar are out before rank indexes are assigned."),
+    Rule(key_mismatch.advance, "So are members of another installation."),
+    Rule(hangs_detector.advance, "A confirmed hang stops the generation, which the rules below then leave."),
+    Rule(spec_update.hold, "A suspended job stops its generation before a member is created for it."),
+    Rule(_forget_observed_world, "An observe-only job is over when no member is left."),
+    Rule(_settle, "All have stopped: may the job continue? It pays from its budget now, when every exit is known."),
+    Rule(_staff, "Rank indexes are assigned and members created before a generation may form."),
+    Rule(prior_success.advance, "The members that an earlier master saw end with 0 may have been all of the job."),
+    Rule(nodecheck_rounds.advance, "A member that passes the node check now is ready for the generation below."),
+    Rule(owner_scaling.hold, "A suspended owner creates no pods: the job does not wait for them."),
+    Rule(lifecycle.try_form, "The next generation forms in the step in which its last member is ready."),
+    Rule(_resize, "The running generation may have another size than the desired one."),
     Rule(scaling_resize.after_save, "The script's state is saved: what waited for that is done."),
-    Rule(save_before_end.after_save, "The same of the job's end, behind which nothing comes."),
+    Rule(save_before_end.after_save, "So is the end of the job if it waited for that; nothing can follow it."),
 )
-"""In this order, until the job is over."""
+"""The rules in the order in which they run, until the job is over."""

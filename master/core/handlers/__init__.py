@@ -1,1 +1,1 @@
-"""Which room follows an event, a message, a deadline, and what another room has done: four tables."""
+"""Four tables of handlers: for events, messages, deadlines and occurrences."""

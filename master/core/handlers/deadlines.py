@@ -1,4 +1,4 @@
-"""From a deadline's kind to handler."""
+"""The handler of each kind of deadline."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ from outrider.master.core.status import document as status_document
 SAVE_AGAIN = 1.0
 
 
-def _keep_off_no_more(state: State, member_id: str) -> None:
+def _include_nodes_again(state: State, member_id: str) -> None:
     member = node_exclusion.forgive(state, member_id)
     if member is not None:
-        delete_pod.dismiss(state, member, f"{member.id} is made anew: it finds no room off the nodes that it avoids.")
+        reason = f"{member.id} is recreated and may use the nodes that it avoided: no other node has room."
+        delete_pod.dismiss(state, member, reason)
 
 
 def _save_again(state: State, _key: str) -> None:
     saved, world = state.status.saved_version, state.world
     if saved < state.status.version:
         state.save_status("The last status could not be saved.")
-        if state.stage == COMMITTING and world is not None and saved < world.version:  # else it waits for copies
+        if state.stage == COMMITTING and world is not None and saved < world.version:  # else it waits for replicas
             world.version = state.status.version
 
 
-def _last_word(state: State, _key: str) -> None:
+def _last_reports_due(state: State, _key: str) -> None:
     readiness.stir(state)
 
 
@@ -67,14 +68,14 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "unreachable": unreached.due,
     "alone": unreached.alone_soon,
     "failed pod": failed_pods.lingers,
-    "no room": _keep_off_no_more,
+    "no room": _include_nodes_again,
     "confirm": membership_connections.unconfirmed,
     "unready": membership_connections.unready,
     "ticket": membership_connections.renew_ticket,
     "start": recovery.start_overdue,
     "stop": lifecycle.give_up_waiting,
     "hold": recovery.end_hold,
-    "last word": _last_word,
+    "last word": _last_reports_due,
     "resize": lambda state, _key: scaling_resize.patience_over(state),
     "leave": scaling_resize.leave_now,
     "move": planned_save.due,

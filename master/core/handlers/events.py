@@ -1,4 +1,4 @@
-"""From event to handler."""
+"""The handler of each event."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ from outrider.wire.messages.membership import Hello
 
 
 def _began(state: State, event: Began) -> None:
-    goes_on = status_persist.begin(state, event)
-    if goes_on:
+    continues = status_persist.begin(state, event)
+    if continues:
         autoscaler.begin(state)
         log_metrics.begin(state)
-    if goes_on or event.is_left:
+    if continues or event.is_left:
         failover.begin(state)
         autoscaler.look_at_schedule(state)
     else:
-        text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
+        text = f"Job {event.spec.name} starts with {counted(event.spec.replicas, 'member')} requested."
         state.announce("JobStarted", text)
         autoscaler.first(state)
         spec_update.announce_remarks(state, ())
@@ -86,7 +86,7 @@ def _began(state: State, event: Began) -> None:
     state.mark_status()
 
 
-def _said(state: State, event: SidecarSaid) -> None:
+def _message(state: State, event: SidecarSaid) -> None:
     message = event.message
     if isinstance(message, Hello):
         membership_connections.greet(state, event.session, message)
@@ -116,7 +116,7 @@ def _action_failed(state: State, event: ActionFailed) -> None:
     if isinstance(action, owner_scaling.ASKING):
         owner_scaling.failed(state, event.error)
     elif isinstance(action, SaveStatus):
-        text = f"The status could not be saved: {event.error}. It is tried again in {SAVE_AGAIN:.0f} s."
+        text = f"The status could not be saved: {event.error}. The master tries again in {SAVE_AGAIN:.0f} s."
         state.announce("StatusWriteFailed", text, warning=True)
         state.deadlines.set(("save", ""), state.now + SAVE_AGAIN)
     elif isinstance(action, CreatePod):
@@ -153,7 +153,7 @@ def _stalled(state: State, event: Stalled) -> None:
 
 HANDLERS: dict[type, Callable[[State, Any], None]] = {
     Began: _began,
-    SidecarSaid: _said,
+    SidecarSaid: _message,
     SidecarDisconnected: lambda state, event: membership_connections.disconnected(state, event.session),
     PodSeen: pod_status.seen,
     PodGone: pod_status.gone,

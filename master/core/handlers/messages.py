@@ -1,4 +1,4 @@
-"""From a member's message to handlers. What several rooms learn from one is written out here, in order."""
+"""The handlers of each message of a member; if several domains need one message, their order is here."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _reported(state: State, member: Member, message: Report) -> None:
 
 
 def _pinged(state: State, member: Member, message: Ping) -> None:
-    """It reaches none of its neighbours, and wants to know whether it is cut off."""
+    """Answers a member that reaches none of its neighbours and checks whether it is cut off."""
     if member.session is not None:
-        reason = f"{member.id} asks whether it is heard."
+        reason = f"{member.id} checks whether the master hears it."
         state.act(Send(member.session, member.id, Pong(message.number), state.generation, reason))
 
 

@@ -1,4 +1,4 @@
-"""From what has happened in one room to the others that it concerns, in order."""
+"""The handlers of each occurrence: what one domain did that concerns others, in order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
 
 
 def follow(state: State) -> None:
-    """Until nothing has happened that nobody has followed: in the order in which it did."""
+    """Runs the handlers of all occurrences in order, including those that handlers cause."""
     while state.occurred:
         occurred, state.occurred = state.occurred, []
         for occurrence in occurred:

@@ -1,8 +1,8 @@
-"""What users read about a job, and what the next master needs: one document, written by `SaveStatus`.
+"""The status document of a job, for users and for the next master; written by `SaveStatus`.
 
-The document of `docs/contracts.md` §7 plus `saved`. It is written at once where a generation depends on it, at most
-once a second otherwise, and every ten seconds while nothing happens. A checkpoint is nothing that happens: a training
-that saves every second would write as often.
+It is the document of `docs/contracts.md` §7 plus `saved`. It is written at once if a generation depends on it, else at
+most once a second, and every ten seconds while nothing changes. A checkpoint alone does not count as a change, or a
+script that saves every second would cause as many writes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WOULD_SHOWN = 10
 
 # -- writing ------------------------------------------------------------------------------------------------------
 def written(state: State) -> None:
-    """All that users can see is being written."""
+    """Notes that the whole status is being written now."""
     state.status.is_wanted, state.status.written_at = False, state.now
     state.deadlines.set(("status", ""), state.now + AT_REST)
 
 
 def flush(state: State) -> None:
-    """At the end of a step: writes what is due, or sets the moment at which what has changed may be written."""
+    """Writes the status at the end of a step if it is due, else sets the deadline at which it may be written."""
     if not state.status.reason and state.status.is_wanted and state.listed and not state.lease.lapsed:
         last = state.status.written_at
         earliest = state.status.not_before if last is None else max(last + LEAST_APART, state.status.not_before)
@@ -58,8 +58,8 @@ def _save(state: State) -> None:
 
 
 def due(state: State) -> None:
-    """The moment for the next status."""
-    state.save_status("The status has changed." if state.status.is_wanted else "Nothing new has happened.")
+    """Writes the status at its deadline, whether it has changed or not."""
+    state.save_status("The status has changed." if state.status.is_wanted else "The status has not changed.")
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -110,21 +110,24 @@ def _in_place(state: State) -> dict[str, Any]:
 
 
 def _message(state: State) -> str:
-    """What a world waits for that runs goes before how it came to run; without a world it is why none forms, behind
-    what has ended the last one."""
+    """What the job waits for or what happened last.
+
+    Without a generation it is what ended the last one, then why none forms. With a running one, what it waits for comes
+    before how it started.
+    """
     if state.stage == GATHERING:
         return "; ".join(part for part in (state.message.rstrip("."), formation.of(state).reason) if part)
     if state.stage != RUNNING:
         return state.message
     if state.stop_wanted:
-        return f"the script's state is saved first: the job is stopped: {state.stop_wanted}"
+        return f"the job will stop once the script has saved its state: {state.stop_wanted}"
     if state.resize:
-        return f"the world will {state.resize}; it waits for a finished checkpoint"
+        return f"the job will {state.resize}; it waits for a finished checkpoint"
     return f"{state.restart_wanted}; it waits for a finished checkpoint" if state.restart_wanted else state.message
 
 
 def goodput(state: State, now: float) -> float | None:
-    """New steps × median step time / wall clock since the job began; None before there is anything to tell."""
+    """New steps × median step time / wall clock since the job began; None before the first step."""
     if state.progress.first_step is None or not state.progress.step_seconds or now <= state.began_at:
         return None
     new_steps = state.progress.high_step - state.progress.first_step + 1
@@ -151,7 +154,7 @@ def _fault(state: State, fault: Fault) -> dict[str, Any]:
 
 
 def clock(state: State, at: float) -> str:
-    """A moment of the core's clock as users read it: RFC 3339, UTC."""
+    """A moment of the core's clock as RFC 3339 in UTC."""
     return moment(at + state.unix_offset)
 
 
@@ -186,7 +189,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
 
 
 def _step(state: State, report: Report) -> int:
-    """As the job counts them."""
+    """The step of a report, counted as the job counts steps."""
     is_now = report.step > 0 and state.world is not None and report.generation == state.world.generation
     return report.step + (state.world.resume.counts_from if state.world is not None and is_now else 0)
 

@@ -1,6 +1,7 @@
-"""What must hold after every step. Tests and the simulation check it at each; a service may.
+"""Invariants of the state that must hold after every step.
 
-Each is one sentence a reader can believe; a broken one raises with that sentence and what it was about.
+Tests and the simulation check them at each step; a service may. Each is one sentence; a broken one raises an error with
+that sentence and the values concerned.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Broken(AssertionError):
 
 
 def check(state: State) -> None:
-    """The state by itself."""
+    """Raises `Broken` if the state violates an invariant."""
     _check_stage(state)
     if state.world is not None:
         _check_ranks(state, state.world)
@@ -31,7 +32,7 @@ def check(state: State) -> None:
 
 
 def check_actions(state: State, actions: Iterable[Action]) -> None:
-    """What the step that led to this state wants done."""
+    """Raises `Broken` if the actions of the step that led to this state violate an invariant."""
     for action in actions:
         if isinstance(action, Send) and isinstance(action.message, Start):
             if state.world is None or action.message.generation != state.world.generation:
@@ -41,15 +42,15 @@ def check_actions(state: State, actions: Iterable[Action]) -> None:
         if isinstance(action, DeletePod):
             member = state.members.get(action.member)
             if member is not None and not member.deleting and not state.is_over:
-                raise Broken("only members that were given up or dismissed are deleted", action)
+                raise Broken("only members that are marked as being deleted are deleted", action)
 
 
 def _check_stage(state: State) -> None:
     world = state.world
     if world is None and state.stage in (COMMITTING, RUNNING, STOPPING):
-        raise Broken("this stage has a world", state.stage)
+        raise Broken("this stage has a generation", state.stage)
     if world is not None and state.stage in (GATHERING, REBUILDING):
-        raise Broken("this stage has no world", state.stage)
+        raise Broken("this stage has no generation", state.stage)
     if world is not None and world.generation.number > state.number:
         raise Broken("generation numbers only grow", world.generation)
 
@@ -61,36 +62,36 @@ def _check_ranks(state: State, world: World) -> None:
         if place.group_rank != number:
             raise Broken("group ranks are 0, 1, 2, …", places)
         if place.first_rank != first:
-            raise Broken("every rank is held exactly once", place)
+            raise Broken("every rank is assigned exactly once", place)
         first += place.nproc
     if first != world.world_size:
-        raise Broken("the ranks are as many as the world is large", world.world_size)
+        raise Broken("the number of ranks is the world size", world.world_size)
     if len({(p.role, p.rank_index) for p in places}) != len(places):
-        raise Broken("no rank index is held twice in a world", places)
+        raise Broken("no rank index is assigned twice in a generation", places)
     if not world.waiting <= world.places.keys():
-        raise Broken("only members of the world are waited for", world.waiting)
+        raise Broken("only members of the generation are waited for", world.waiting)
 
 
 def _check_members(state: State) -> None:
-    members, held = state.members, 0
+    members, assigned = state.members, 0
     for member in members.values():
         if member.rank_index is not None:
-            held += 1
+            assigned += 1
             if state.placement.holders.get(member.rank_index) != member.id:
                 raise Broken(
-                    "no two members hold one rank index, and it is known who does", (state.placement.holders, member.id)
+                    "each rank index has one member, the one in `holders`", (state.placement.holders, member.id)
                 )
-    if held != len(state.placement.holders):
-        raise Broken("only members hold a rank index", state.placement.holders)
+    if assigned != len(state.placement.holders):
+        raise Broken("only members have a rank index", state.placement.holders)
     for session, member_id in state.membership.sessions.items():
         if members[member_id].session != session:
             raise Broken("a connection belongs to one member", (session, member_id))
     for member_id in state.ready:
         ready = members.get(member_id)
         if ready is None or not ready.is_usable or ready.ready is None:
-            raise Broken("who is ready is there", member_id)
+            raise Broken("a ready member is usable and has sent Ready", member_id)
     if not state.membership.doubted <= members.keys():
-        raise Broken("only members are doubted", state.membership.doubted)
+        raise Broken("only members are suspected", state.membership.doubted)
     if not state.coming <= members.keys():
         raise Broken("only members are coming", state.coming)
     _check_crowd(state)
@@ -104,11 +105,11 @@ def _check_crowd(state: State) -> None:
         present += is_present
         unheard += is_unheard
         if is_present != (member.id in crowd.present) or is_unheard != (member.id in crowd.unheard):
-            raise Broken("it is known who is heard", (crowd, member))
+            raise Broken("the crowd knows each silent member", (crowd, member))
         if is_unheard and crowd.unheard[member.id] != member.node:
-            raise Broken("it is known on which nodes", (crowd.unheard, member))
+            raise Broken("the crowd knows the node of each silent member", (crowd.unheard, member))
     if crowd.excused != sum(node in crowd.bad_nodes for node in crowd.unheard.values()):
-        raise Broken("it is known whose node is to blame", crowd)
+        raise Broken("the crowd counts the silent members on bad nodes", crowd)
     if not crowd.is_shared and len(crowd.present) != present:
         raise Broken("only members are counted", crowd.present)
 

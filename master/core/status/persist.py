@@ -1,8 +1,8 @@
-"""What one master leaves to the next: written with each status under `saved`, and taken over at the start.
+"""What one master leaves to the next: written under `saved` in each status, read at the start.
 
-Whatever a decision depends on that no pod and no Hello says again must be here. A field of the State that is durable
-says so where it is declared (`state.durability`). What is written out below is made from members and worlds, which the
-next master finds by itself, and is only told of.
+It must hold everything that a decision depends on and that no pod and no Hello reports again. Durable fields of the
+State are declared as such (`state.durability`). The code below adds what is derived from members and generations; the
+next master finds those by itself and only needs hints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outrider.master.core.state.scaling import Metrics
 
 # -- writing ------------------------------------------------------------------------------------------------------
 def saved(state: State) -> dict[str, object]:
-    """Moments as unix times, because another process has another clock."""
+    """What the next master needs, with moments as unix times, because another process has another clock."""
     kept = durability.written(state, _clock(state))
     if not state.number_before:
         del kept["number_before"]
@@ -35,7 +35,7 @@ def saved(state: State) -> dict[str, object]:
         "metrics": [state.spec.metrics_pattern, *durability.write(Metrics, state.metrics, _clock(state))],
         "scaling": kept["scaling"] if state.spec.scaling else None,
         "steps_repeated": state.all_repeated,
-        "met": {member: told for member, told in kept["met"].items() if member in state.members},
+        "met": {member: port for member, port in kept["met"].items() if member in state.members},
         **_members(state),
         "world": None if state.stage == STOPPING else _world(state, state.world),
         "left": _world(state, state.world if state.stage == STOPPING else state.left),
@@ -49,7 +49,7 @@ def _clock(state: State) -> Clock:
 
 
 def _members(state: State) -> dict[str, object]:
-    """Who there was, and what was known of each."""
+    """The job's members, and what is known of each."""
     members, offset = sorted(state.members.values(), key=in_order), state.unix_offset
     return {
         "members": {str(m.id): [m.uid, m.rank_index, m.own_index] for m in members},
@@ -88,8 +88,10 @@ def _world(state: State, world: World | None) -> dict[str, object] | None:
 
 # -- taking over --------------------------------------------------------------------------------------------------
 def begin(state: State, event: Began) -> bool:
-    """Sets the state up; true where an earlier master left a job that goes on. One that begins anew after its end
-    (docs/adr/0036) goes on only in its numbers."""
+    """Sets up the state; True if an earlier master left a job that continues.
+
+    A job that is started again after its end (docs/adr/0036) continues only its numbers.
+    """
     state.term, state.spec, state.target = event.term, event.spec, event.spec.replicas
     state.unix_offset = event.unix_time - state.now
     state.began_at = state.began_now = state.membership.deaf_until = state.faults.restarts.since = state.now
@@ -97,10 +99,10 @@ def begin(state: State, event: Began) -> bool:
     kept = event.saved.get("saved") if event.saved is not None else None
     if not isinstance(kept, dict):
         return False
-    is_anew = bool(kept.get("anew"))
-    durability.restore(state, _with_pods(kept), _clock(state), after_end=is_anew)
+    is_after_end = bool(kept.get("anew"))
+    durability.restore(state, _with_pods(kept), _clock(state), after_end=is_after_end)
     state.status.saved_version = state.status.version
-    if is_anew:
+    if is_after_end:
         state.number_before = state.number
         return False
     pattern, *values = kept.get("metrics") or [""]
@@ -110,7 +112,7 @@ def begin(state: State, event: Began) -> bool:
 
 
 def _with_pods(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Without members whose pods no master has seen."""
-    seen = {key: {member: told for member, told in saved.get(key, {}).items() if told[0] is not None}
+    """What was saved, without members whose pods no master has seen."""
+    seen = {key: {member: row for member, row in saved.get(key, {}).items() if row[0] is not None}
             for key in ("members", "silent")}  # fmt: skip
     return {**saved, **seen}

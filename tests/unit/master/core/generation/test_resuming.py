@@ -120,7 +120,8 @@ def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> 
     lost = play.now - 0.5 - left
     assert told.reason.endswith(
         f"It is unknown from which step generation {play.generation} continues and how many steps it repeats; its "
-        f"steps are counted from {high} on. {lost:.2f} s were lost until its first step, plus the time of repeated steps."
+        f"steps are counted from {high} on. {lost:.2f} s were lost until its first step, plus the time of repeated "
+        "steps."
     )
     assert dict(told.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
     assert play.status()["faults"][0]["seconds_lost"] == round(lost, 3)

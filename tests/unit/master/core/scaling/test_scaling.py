@@ -260,7 +260,7 @@ def test_the_status_says_what_a_running_generation_waits_for_and_takes_it_back()
     play = running(3, 2)
     runs = message()
     play.tell(ScaleRequested(2))
-    assert message() == "the world will shrink from 3 to 2 members; it waits for a finished checkpoint"
+    assert message() == "the job will shrink from 3 to 2 members; it waits for a finished checkpoint"
     play.tell(ScaleRequested(3))
     assert message() == runs
     play.tell(RestartRequested(at_checkpoint=True))
