@@ -124,7 +124,7 @@ def start_overdue(state: State, number: str) -> None:
             f"{', '.join(late)} did not start generation {world.generation} within {lifecycle.START_OVERDUE:.0f} s."
         )
         members = [state.members.get(i) for i in late]
-        unheard = all(m is None or m.session is None or m.doubt is not None for m in members)
+        unheard = all(m is None or m.session is None or m.suspicion is not None for m in members)
         begin(state, "StartOverdue", reason, members[0], free=unheard)  # the order never arrived, so no start failed
 
 

@@ -38,14 +38,14 @@ def of(state: State) -> Formation:
         if reason := gate(state):
             return Formation([], reason)
     chosen = _chosen(state)
-    reason = _too_few_fit(state, chosen) or _in_doubt(state, chosen)
+    reason = _too_few_fit(state, chosen) or _suspected(state, chosen)
     return Formation([] if reason else chosen, reason)
 
 
 def can_form(state: State) -> bool:
     """Whether the ready members alone form a generation, without those that may still come."""
     chosen = _chosen(state) if len(state.ready) >= state.spec.min_members else []
-    return bool(chosen) and not _too_few_fit(state, chosen) and not _in_doubt(state, chosen)
+    return bool(chosen) and not _too_few_fit(state, chosen) and not _suspected(state, chosen)
 
 
 # -- reasons for waiting ------------------------------------------------------------------------------------------
@@ -146,12 +146,12 @@ def _too_few_fit(state: State, chosen: list[Member]) -> str:
     return f"{_needed(state)}{unit}, and {fit} of the {len(state.ready)} ready members can be in it"
 
 
-def _in_doubt(state: State, chosen: list[Member]) -> str:
-    doubted = [member.id for member in chosen if member.id in state.membership.doubted]
-    if not doubted:
+def _suspected(state: State, chosen: list[Member]) -> str:
+    suspected = [member.id for member in chosen if member.id in state.membership.suspected]
+    if not suspected:
         return ""
-    are = "is" if len(doubted) == 1 else "are"
-    return f"{_named(state, doubted)} {are} silent: no generation starts before the cause is known"
+    are = "is" if len(suspected) == 1 else "are"
+    return f"{_named(state, suspected)} {are} silent: no generation starts before the cause is known"
 
 
 # -- words --------------------------------------------------------------------------------------------------------

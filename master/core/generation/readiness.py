@@ -44,7 +44,7 @@ def can_take_orders(member: Member) -> bool:
 
     A member that only its peers still reach cannot receive an order.
     """
-    cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
+    cut_off = member.suspicion is not None and member.suspicion.is_of_the_master_only
     return member.is_usable and member.session is not None and member.ready is not None and not cut_off
 
 
@@ -54,8 +54,8 @@ def is_worth_waiting_for(member: Member) -> bool:
     A member whose pod is being deleted sends at least Stopped while it is connected and not suspected: its ranks run
     until they are ordered to stop or its grace period ends.
     """
-    cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
-    is_there = not member.deleting or (member.session is not None and member.doubt is None)
+    cut_off = member.suspicion is not None and member.suspicion.is_of_the_master_only
+    is_there = not member.deleting or (member.session is not None and member.suspicion is None)
     return (
         member.life == ALIVE and is_there and not member.trainer_lost and not cut_off and member.pod_phase != ENDED_WELL
     )

@@ -162,7 +162,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     CreateRejected: create_refused.refused,
     OwnerSized: spec_update.owner_sized,
     OwnerEnded: owner_scaling.ended,
-    MemberProbed: lambda state, event: failure_detector.own_probe(state, event.member, event.reachable),
+    MemberProbed: lambda state, event: failure_detector.direct_probed(state, event.member, event.reachable),
     StatusSaved: _status_saved,
     ScaleRequested: lambda state, event: scaling_resize.scale(state, event.replicas),
     ScalingAsked: lambda state, _event: autoscaler.resume(state),

@@ -27,12 +27,12 @@ from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import orders, readiness
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.job import RUNNING, STOPPING, State
-from outrider.master.core.state.member import ALIVE, SILENT, Doubt, Member
+from outrider.master.core.state.member import ALIVE, SILENT, Member, Suspicion
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
 from outrider.wire.messages.links import Probe, Probed
 
-DOUBT_AT = 0.6
+SUSPECT_AT = 0.6
 PROBERS = 3
 MOST_PROBERS = 8
 LOOK_AGAIN = 0.25
@@ -48,28 +48,28 @@ RECONNECT_PATIENCE = 2.0
 def heard(state: State, member: Member) -> None:
     """Notes a sign of life. O(1): the deadline stays as it is, and looks at `heard_at` when it comes."""
     member.heard_at = state.now
-    if member.doubt is not None or member.life == SILENT:
+    if member.suspicion is not None or member.life == SILENT:
         _back(state, member)
 
 
 def watch(state: State, member: Member) -> None:
     """Watches a member for silence, from its first Hello on."""
-    state.deadlines.set(("hear", member.id), state.now + DOUBT_AT * state.spec.silent_after)
+    state.deadlines.set(("hear", member.id), state.now + SUSPECT_AT * state.spec.silent_after)
 
 
 def note_stall(state: State, lost: float) -> None:
     """Extends deadlines after a pause of this process, in which it could not hear any member."""
     state.membership.deaf_until = state.now
-    for member_id in sorted(state.membership.doubted):
+    for member_id in sorted(state.membership.suspected):
         member = state.members[member_id]
-        end_doubt(state, member)
+        end_suspicion(state, member)
         if member.life == ALIVE:
             watch(state, member)
     soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
     for key, due in state.deadlines.of(PATIENCES):  # members had no way to report, and the pause is not their time
         state.deadlines.set(key, max(due + lost, soon))
     # a shorter pause would have made no member suspected, and without a generation the master waits for no report
-    if lost >= DOUBT_AT * state.spec.silent_after and state.world is not None:
+    if lost >= SUSPECT_AT * state.spec.silent_after and state.world is not None:
         text = f"The master was paused for {seconds(lost)}; it ignores the silence of members in that time."
         state.announce("MasterStalled", text, warning=True)
 
@@ -85,10 +85,10 @@ def listen(state: State, member_id: str) -> None:
     if state.is_over:
         _listen_at_the_end(state, member, quiet_since)
         return
-    if quiet < DOUBT_AT * spec.silent_after - 1e-6:
-        state.deadlines.set(("hear", member.id), quiet_since + DOUBT_AT * spec.silent_after)
-    elif member.doubt is None:
-        _doubt(state, member, quiet)
+    if quiet < SUSPECT_AT * spec.silent_after - 1e-6:
+        state.deadlines.set(("hear", member.id), quiet_since + SUSPECT_AT * spec.silent_after)
+    elif member.suspicion is None:
+        _suspect(state, member, quiet)
         state.deadlines.set(("hear", member.id), quiet_since + spec.silent_after)
     elif quiet < spec.silent_after - 1e-6:
         state.deadlines.set(("hear", member.id), quiet_since + spec.silent_after)
@@ -106,9 +106,9 @@ def _listen_at_the_end(state: State, member: Member, quiet_since: float) -> None
 
 
 # -- suspicion ----------------------------------------------------------------------------------------------------
-def _doubt(state: State, member: Member, quiet: float) -> None:
-    member.doubt = Doubt()
-    state.membership.doubted.add(member.id)
+def _suspect(state: State, member: Member, quiet: float) -> None:
+    member.suspicion = Suspicion()
+    state.membership.suspected.add(member.id)
     state.membership.crowd.note(member)
     readiness.note_staffing(state)
     probe(state, member, _has_been_silent(member, quiet))
@@ -120,15 +120,15 @@ def _has_been_silent(member: Member, quiet: float) -> str:
 
 def probe(state: State, member: Member, why: str) -> None:
     """Asks peers that were not asked yet to probe the member; without any such peer the master probes it itself."""
-    doubt = member.doubt
-    assert doubt is not None
-    missing = _probes_needed(state) - len(doubt.missed_by)
+    suspicion = member.suspicion
+    assert suspicion is not None
+    missing = _probes_needed(state) - len(suspicion.missed_by)
     peers = list(islice(_healthy_peers(state, member), max(missing, 0)))
     for peer in peers:
         reason = f"{why} {peer.id} is asked to probe it."
         number = orders.give(state, peer, _probe_order(member), reason)
-        doubt.asked[number] = peer.id
-    if not peers and not doubt.missed_by:
+        suspicion.pending[number] = peer.id
+    if not peers and not suspicion.missed_by:
         reason = f"{why} No other member can probe it, so the master probes it itself."
         state.act(ProbeMember(member.id, member.address, member.probe_port, state.generation, reason))
 
@@ -145,13 +145,19 @@ def _probes_needed(state: State) -> int:
 
 def _healthy_peers(state: State, member: Member) -> Iterator[Member]:
     """Peers that are connected, not suspected and not asked yet; none if most of the job is silent."""
-    doubt = member.doubt
-    assert doubt is not None
-    if 2 * len(state.membership.doubted) > len(state.members) + 1:
+    suspicion = member.suspicion
+    assert suspicion is not None
+    if 2 * len(state.membership.suspected) > len(state.members) + 1:
         return
-    busy = set(doubt.asked.values()) | doubt.missed_by
+    busy = set(suspicion.pending.values()) | suspicion.missed_by
     for peer in state.members.values():
-        if peer.id != member.id and peer.session and peer.doubt is None and peer.life == ALIVE and peer.id not in busy:
+        if (
+            peer.id != member.id
+            and peer.session
+            and peer.suspicion is None
+            and peer.life == ALIVE
+            and peer.id not in busy
+        ):
             yield peer
 
 
@@ -159,38 +165,38 @@ def probed(state: State, peer: Member, answer: Probed) -> None:
     """Notes the result of an indirect probe."""
     orders.acknowledge(state, peer, answer.order)
     member = state.members.get(answer.member)
-    doubt = None if member is None else member.doubt
-    if member is None or doubt is None or doubt.asked.pop(answer.order, None) is None:
+    suspicion = None if member is None else member.suspicion
+    if member is None or suspicion is None or suspicion.pending.pop(answer.order, None) is None:
         return
     if answer.reachable:
-        doubt.reached_by.add(peer.id)
+        suspicion.reached_by.add(peer.id)
         readiness.refresh(state, member)
     else:
-        doubt.missed_by.add(peer.id)
+        suspicion.missed_by.add(peer.id)
 
 
-def own_probe(state: State, member_id: str, reachable: bool) -> None:
+def direct_probed(state: State, member_id: str, reachable: bool) -> None:
     """Notes the result of the master's direct probe."""
     member = state.members.get(MemberId(member_id))
-    if member is not None and member.doubt is not None:
-        member.doubt.own = reachable
+    if member is not None and member.suspicion is not None:
+        member.suspicion.direct = reachable
 
 
 # -- verdict ------------------------------------------------------------------------------------------------------
 def _judge(state: State, member: Member, quiet: float) -> None:
-    doubt = member.doubt
-    assert doubt is not None
+    suspicion = member.suspicion
+    assert suspicion is not None
     peers, others_silent = state.membership.crowd.beside(member, on_good_nodes=False)
-    if doubt.reached_by:
+    if suspicion.reached_by:
         _keep_running(state, member, quiet)
-    elif doubt.own is not True and (why := witness(state, member)):
+    elif suspicion.direct is not True and (why := witness(state, member)):
         _silence(state, member, quiet, why)
     elif peers and 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
         _suspect_ourselves(state, member, quiet, f"{others_silent + 1} of {peers + 1} members")
     elif not _has_others(state, member):
         _judge_alone(state, member, quiet)
     elif has_enough_witnesses(state, member):
-        _silence(state, member, quiet, f"{_names(doubt.missed_by)} cannot reach it either")
+        _silence(state, member, quiet, f"{_names(suspicion.missed_by)} cannot reach it either")
     else:
         probe(state, member, _has_been_silent(member, quiet))
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
@@ -204,15 +210,15 @@ def _has_others(state: State, member: Member) -> bool:
 
 
 def has_enough_witnesses(state: State, member: Member) -> bool:
-    doubt = member.doubt
-    assert doubt is not None
-    if len(doubt.missed_by) >= _probes_needed(state):
+    suspicion = member.suspicion
+    assert suspicion is not None
+    if len(suspicion.missed_by) >= _probes_needed(state):
         return True
-    pending = any(_is_healthy(state.members.get(peer)) for peer in doubt.asked.values())
+    pending = any(_is_healthy(state.members.get(peer)) for peer in suspicion.pending.values())
     unasked = next(iter(_healthy_peers(state, member)), None) is not None
     if pending or unasked:
         return False
-    return bool(doubt.missed_by) or doubt.own is False
+    return bool(suspicion.missed_by) or suspicion.direct is False
 
 
 def witness(state: State, member: Member) -> str:
@@ -233,7 +239,7 @@ def not_ready(node: NodeSeen) -> str:
 
 
 def _is_healthy(peer: Member | None) -> bool:
-    return peer is not None and peer.life == ALIVE and peer.doubt is None and peer.session is not None
+    return peer is not None and peer.life == ALIVE and peer.suspicion is None and peer.session is not None
 
 
 def _keep_running(state: State, member: Member, quiet: float) -> None:
@@ -241,13 +247,13 @@ def _keep_running(state: State, member: Member, quiet: float) -> None:
 
     Peers probe it again for as long as it is silent.
     """
-    doubt = member.doubt
-    assert doubt is not None
+    suspicion = member.suspicion
+    assert suspicion is not None
     trains = state.stage == RUNNING and state.world is not None and member.id in state.world.places
-    if doubt.reported != "reached":
+    if suspicion.reported != "reached":
         state.announce(
             "MasterCannotReachMember",
-            f"{member.id} has been silent for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
+            f"{member.id} has been silent for {seconds(quiet)}, but {_names(suspicion.reached_by)} can reach it: "
             f"it is not replaced{' and continues training' if trains else ''}.",
             member.id,
             warning=True,
@@ -262,28 +268,28 @@ def _keep_running(state: State, member: Member, quiet: float) -> None:
 
 def _judge_alone(state: State, member: Member, quiet: float) -> None:
     """Judges a member without peers by the master's direct probe."""
-    doubt = member.doubt
-    assert doubt is not None
-    if doubt.own is False:
+    suspicion = member.suspicion
+    assert suspicion is not None
+    if suspicion.direct is False:
         _silence(state, member, quiet, "the master cannot reach it either")
         return
-    if doubt.own is None:
+    if suspicion.direct is None:
         probe(state, member, _has_been_silent(member, quiet))
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
         return
-    if doubt.reported != "own":
-        doubt.reported = "own"
+    if suspicion.reported != "direct":
+        suspicion.reported = "direct"
         text = f"{member.id} has been silent for {seconds(quiet)}, but answers the master's probe: it is not replaced."
         state.announce("MasterCannotReachMember", text, member.id, warning=True)
-    doubt.own = None
+    suspicion.direct = None
     probe(state, member, f"{member.id} is still silent.")
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
 
 
 def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) -> None:
-    doubt = member.doubt
-    assert doubt is not None
-    if doubt.reported != "cut off":
+    suspicion = member.suspicion
+    assert suspicion is not None
+    if suspicion.reported != "cut off":
         state.announce(
             "MasterNetworkSuspected",
             f"{silent} are silent at the same time, {member.id} for {seconds(quiet)}: the master itself may be cut "
@@ -298,14 +304,14 @@ def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) 
 def _renew(state: State, member: Member, reported: str) -> None:
     """Starts the suspicion again: the results of the probes so far are too old for a verdict."""
     _drop_questions(state, member)
-    member.doubt = Doubt(reported=reported)
+    member.suspicion = Suspicion(reported=reported)
 
 
 def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
     """The verdict: the next generation forms without the member, until the master hears it again."""
     _drop_questions(state, member)
-    state.membership.doubted.discard(member.id)
-    member.doubt = None
+    state.membership.suspected.discard(member.id)
+    member.suspicion = None
     member.life = SILENT
     reason = (
         f"{member.id} is cut off or frozen: it has been silent for {seconds(quiet)}, and {witness}. The job continues "
@@ -332,8 +338,8 @@ def remember(state: State, member: Member) -> None:
 
 # -- return -------------------------------------------------------------------------------------------------------
 def _back(state: State, member: Member) -> None:
-    if member.doubt is not None:
-        end_doubt(state, member)
+    if member.suspicion is not None:
+        end_suspicion(state, member)
     if member.life == SILENT and not member.deleting:
         member.life = ALIVE
         state_links.heard_again(state.links, member.id, state.now)
@@ -348,17 +354,17 @@ def _back(state: State, member: Member) -> None:
     readiness.refresh(state, member)
 
 
-def end_doubt(state: State, member: Member) -> None:
+def end_suspicion(state: State, member: Member) -> None:
     _drop_questions(state, member)
-    member.doubt = None
-    state.membership.doubted.discard(member.id)
+    member.suspicion = None
+    state.membership.suspected.discard(member.id)
     readiness.refresh(state, member)
 
 
 def _drop_questions(state: State, member: Member) -> None:
-    doubt = member.doubt
-    assert doubt is not None
-    for number, peer_id in doubt.asked.items():
+    suspicion = member.suspicion
+    assert suspicion is not None
+    for number, peer_id in suspicion.pending.items():
         peer = state.members.get(peer_id)
         if peer is not None:
             orders.acknowledge(state, peer, number)
@@ -366,8 +372,8 @@ def _drop_questions(state: State, member: Member) -> None:
 
 def forget(state: State, member: Member) -> None:
     """Ends all suspicion of a member that is gone."""
-    if member.doubt is not None:
-        end_doubt(state, member)
+    if member.suspicion is not None:
+        end_suspicion(state, member)
     for kind in ("hear", "replace"):
         state.deadlines.cancel((kind, member.id))
 

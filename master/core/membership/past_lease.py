@@ -96,7 +96,7 @@ def _start(state: State, world: World) -> None:
 
 def all_of(state: State, world: World) -> list[Member]:
     """The generation's members in the order of their ranks; none unless all are present, connected and ready."""
-    there = [i for i in world.order if i in state.ready and i not in state.membership.doubted]
+    there = [i for i in world.order if i in state.ready and i not in state.membership.suspected]
     return [state.members[i] for i in there] if len(there) == len(world.order) else []
 
 

@@ -17,7 +17,7 @@ from outrider.master.core.faults.delete_pod import DELETE_GRACE, delete, keep
 from outrider.master.core.generation import orders, readiness
 from outrider.master.core.membership import failure_detector
 from outrider.master.core.state.job import State
-from outrider.master.core.state.member import SILENT, Doubt, Member
+from outrider.master.core.state.member import SILENT, Member, Suspicion
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 
@@ -35,20 +35,20 @@ def consider(state: State, member_id: str) -> None:
     if member is None or member.life != SILENT or member.uid is None or member.deleting or state.is_over:
         return
     if failure_detector.is_on_a_lost_node(state, member) or member.sidecar_ended:
-        if member.doubt is not None:
-            failure_detector.end_doubt(state, member)
+        if member.suspicion is not None:
+            failure_detector.end_suspicion(state, member)
         _give_up(state, member)
-    elif member.doubt is None:
-        member.doubt = Doubt()
-        state.membership.doubted.add(member.id)
+    elif member.suspicion is None:
+        member.suspicion = Suspicion()
+        state.membership.suspected.add(member.id)
         state.membership.crowd.note(member)
         failure_detector.probe(state, member, f"The pod of {member.id} is about to be deleted.")
         _look_in(state, member, failure_detector.LOOK_AGAIN)
     elif _is_reached(member) or _is_our_own_silence(state, member):
-        failure_detector.end_doubt(state, member)
+        failure_detector.end_suspicion(state, member)
         _look_in(state, member, state.spec.silent_after)
     elif failure_detector.witness(state, member) or failure_detector.has_enough_witnesses(state, member):
-        failure_detector.end_doubt(state, member)
+        failure_detector.end_suspicion(state, member)
         _give_up(state, member)
     else:
         failure_detector.probe(state, member, f"The pod of {member.id} is about to be deleted.")
@@ -61,7 +61,7 @@ def _look_in(state: State, member: Member, delay: float) -> None:
 
 def _is_reached(member: Member) -> bool:
     """Whether a probe reaches the member: it is kept until it can reach the master, without its rank index."""
-    return member.doubt is not None and (bool(member.doubt.reached_by) or member.doubt.own is True)
+    return member.suspicion is not None and (bool(member.suspicion.reached_by) or member.suspicion.direct is True)
 
 
 def _is_our_own_silence(state: State, member: Member) -> bool:
@@ -122,7 +122,7 @@ def unended(state: State, member_id: str) -> None:
         return
     if member.session is None or not orders.has_stop(member, member.ordered):
         return
-    if member.doubt is not None:
+    if member.suspicion is not None:
         state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
         return
     if not member.has_controller:

@@ -160,7 +160,7 @@ def _cuts(state: State) -> list[Cut]:
 
 
 def _is_heard(state: State, member: Member, within: float = HEARD) -> bool:
-    is_well = member.life == ALIVE and member.session is not None and member.doubt is None and not member.deleting
+    is_well = member.life == ALIVE and member.session is not None and member.suspicion is None and not member.deleting
     return is_well and state.now - member.heard_at < within
 
 

@@ -122,7 +122,7 @@ def _help_more(state: State, check: Check, count: int) -> None:
 
 def _may_help(state: State, world: World, member_id: MemberId) -> bool:
     member = state.members.get(member_id)
-    if member is None or not member.is_usable or member.session is None or member.doubt is not None:
+    if member is None or not member.is_usable or member.session is None or member.suspicion is not None:
         return False
     return member_id in world.started and member_id not in world.done
 

@@ -75,7 +75,7 @@ def _look_at(state: State, member: Member, event: NodeSeen) -> None:
     """Sets the member's deadlines to now, so that they run once everything that arrived with this event is read."""
     if member.life == SILENT and event.is_gone:
         state.deadlines.set(("replace", member.id), state.now)
-    elif member.doubt is not None:
+    elif member.suspicion is not None:
         state.deadlines.set(("hear", member.id), state.now)
     elif _is_unstarted(member):
         state.deadlines.set(("unstarted", member.id), state.now)
@@ -101,7 +101,7 @@ def _is_unstarted(member: Member) -> bool:
 
 
 def is_heard(member: Member) -> bool:
-    return member.life == ALIVE and member.greeted and member.doubt is None
+    return member.life == ALIVE and member.greeted and member.suspicion is None
 
 
 def _names(members: Sequence[Member]) -> str:

@@ -90,7 +90,7 @@ def _survey(state: State) -> _Places:
         given=given,
         empty=dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders),
         shaky=dict.fromkeys(r for r, m in desired if not m.is_usable),
-        doubted=[r for r, m in desired if m.is_usable and m.doubt is not None],
+        doubted=[r for r, m in desired if m.is_usable and m.suspicion is not None],
         late={r for r, m in desired if _is_late(m)},
         spares={m.id: m for m in by_age if own_rank_index.is_spare(m) and m.is_usable},
     )
@@ -187,11 +187,11 @@ def _announce_vacant(state: State, hole: RankIndex) -> None:
 
 def _is_late(member: Member) -> bool:
     """Whether the job no longer waits for this member: its time to become ready is over."""
-    return member.is_usable and member.overdue and member.doubt is None and not member.is_stranger
+    return member.is_usable and member.overdue and member.suspicion is None and not member.is_stranger
 
 
 def _is_well(member: Member) -> bool:
-    return member.is_usable and member.session is not None and member.doubt is None and not member.trainer_lost
+    return member.is_usable and member.session is not None and member.suspicion is None and not member.trainer_lost
 
 
 def _in_case(state: State, in_doubt: Collection[RankIndex]) -> str:

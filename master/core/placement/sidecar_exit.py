@@ -59,8 +59,8 @@ def _leave_out(state: State, member: Member) -> None:
         f"The sidecar of {member.id} {member.sidecar_ended} and is not restarted, so the master cannot stop the "
         f"member's ranks: {what}."
     )
-    if member.doubt is not None:
-        failure_detector.end_doubt(state, member)
+    if member.suspicion is not None:
+        failure_detector.end_suspicion(state, member)
     member.life = SILENT
     readiness.refresh(state, member)
     replicas.count_failure(state, member)

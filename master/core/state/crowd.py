@@ -35,7 +35,7 @@ class Crowd:
         if not member.greeted or member.deleting or member.life not in (ALIVE, SILENT):
             return
         self.present.add(member.id)
-        if member.doubt is not None or member.life == SILENT:
+        if member.suspicion is not None or member.life == SILENT:
             self.unheard[member.id] = member.node
             self._count(member.node, 1)
 

@@ -30,16 +30,16 @@ class Order:
 
 
 @dataclass(slots=True)
-class Doubt:
+class Suspicion:
     """The suspicion of a member that has been silent for a while, and the results of its probes."""
 
-    asked: dict[OrderId, MemberId] = field(default_factory=dict)
+    pending: dict[OrderId, MemberId] = field(default_factory=dict)
     """The peers whose indirect probes are pending, by order."""
     reached_by: set[MemberId] = field(default_factory=set)
     """The peers that reached the member."""
     missed_by: set[MemberId] = field(default_factory=set)
     """The peers that did not reach the member."""
-    own: bool | None = None
+    direct: bool | None = None
     """Whether the master's direct probe reached the member; None before its result."""
     reported: str = ""
     """The kind of the last report about this suspicion, so that each is made once."""
@@ -128,7 +128,7 @@ class Member:
     greeted: bool = False
     """Whether it has sent a Hello to this master."""
     heard_at: float = 0.0
-    doubt: Doubt | None = None
+    suspicion: Suspicion | None = None
     address: str = ""
     probe_port: int = 0
     machine: str = ""

@@ -15,7 +15,7 @@ class Membership:
     sessions: dict[str, MemberId] = field(default_factory=dict)
     deaf_until: float = 0.0
     """The earliest moment from which silence counts: before it this master did not listen."""
-    doubted: set[MemberId] = field(default_factory=set)
+    suspected: set[MemberId] = field(default_factory=set)
     """The suspected members."""
     crowd: Crowd = field(default_factory=Crowd)
     """The counts of present and silent members; all tasks of a PS job share one."""

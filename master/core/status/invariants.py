@@ -90,8 +90,8 @@ def _check_members(state: State) -> None:
         ready = members.get(member_id)
         if ready is None or not ready.is_usable or ready.ready is None:
             raise Broken("a ready member is usable and has sent Ready", member_id)
-    if not state.membership.doubted <= members.keys():
-        raise Broken("only members are suspected", state.membership.doubted)
+    if not state.membership.suspected <= members.keys():
+        raise Broken("only members are suspected", state.membership.suspected)
     if not state.coming <= members.keys():
         raise Broken("only members are coming", state.coming)
     _check_crowd(state)
@@ -101,7 +101,7 @@ def _check_crowd(state: State) -> None:
     crowd, present, unheard = state.membership.crowd, 0, 0
     for member in state.members.values():
         is_present = member.greeted and not member.deleting
-        is_unheard = is_present and (member.doubt is not None or member.life == SILENT)
+        is_unheard = is_present and (member.suspicion is not None or member.life == SILENT)
         present += is_present
         unheard += is_unheard
         if is_present != (member.id in crowd.present) or is_unheard != (member.id in crowd.unheard):

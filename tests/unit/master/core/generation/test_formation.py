@@ -131,7 +131,7 @@ def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
     play = begun(2)
     come(play, 0)
     play["worker-0"].frozen = True
-    play.until(lambda: bool(play.state.membership.doubted))
+    play.until(lambda: bool(play.state.membership.suspected))
     come(play, 1)
     assert play.message == "worker-0 is silent: no generation starts before the cause is known"
     play["worker-0"].frozen = False

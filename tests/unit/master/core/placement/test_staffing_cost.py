@@ -15,7 +15,7 @@ from outrider.master.core.membership import failure_detector, pod_deletion
 from outrider.master.core.placement import pod_status
 from outrider.master.core.spec import MASTER
 from outrider.master.core.state.job import State
-from outrider.master.core.state.member import SILENT, Doubt
+from outrider.master.core.state.member import SILENT, Suspicion
 from outrider.master.core.step import next_deadline, step
 from outrider.wire.ids import NO_GENERATION, PodUid
 from outrider.wire.messages.membership import Hello
@@ -85,8 +85,8 @@ def test_spares_for_many_suspected_members_are_requested_in_linear_time() -> Non
         state = begun(members)
         listed(state)
         for member in state.members.values():
-            member.doubt, member.greeted = Doubt(), True
-            state.membership.doubted.add(member.id)
+            member.suspicion, member.greeted = Suspicion(), True
+            state.membership.suspected.add(member.id)
         state.unstaffed = True
         return state
 
