@@ -1,4 +1,4 @@
-"""A job that begins anew after its end, from the status that was left for that."""
+"""A job that is started again after its end, from the status that was kept for that."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def left(play: Play) -> Any:
 
 
 def begun_again(ended: Play) -> Play:
-    """All of its pods are gone; new ones come."""
+    """All of the job's pods are gone, and new ones come."""
     status = {"saved": {"term": ended.term, "state": json.dumps(left(ended))}}
     return Play(ended.spec, term=2, saved=left_by(begun({"status": status}, "2026-03-01T00:00:02Z")), now=ended.now + 9)
 
 
-def test_its_generations_go_on_above_every_number_that_there_was_or_that_was_reserved() -> None:
+def test_its_generations_continue_above_every_used_or_reserved_number() -> None:
     before = running(4)
     before.crash("worker-1")
     before.until_next(4)
@@ -33,7 +33,7 @@ def test_its_generations_go_on_above_every_number_that_there_was_or_that_was_res
     after.until(lambda: after.is_running(4))
     assert after.generation == Generation(2, reserved + 1)
     assert after.announced("JobStarted")
-    assert not after.announced("MasterStarted"), "nothing of it runs that a master could wait for"
+    assert not after.announced("MasterStarted"), "no member runs for which a master could wait"
     assert not after.sent(Stop)
 
 

@@ -1,4 +1,4 @@
-"""Why no generation forms: the status says it in one sentence, whatever the reason is."""
+"""Why no generation forms, which the status says in one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_IMAGE = "ErrImagePull: the image lab/none:1 of main cannot be pulled"
 
 
 def begun(members: int, least: int | None = None, **asked: object) -> Play:
-    """Its pods are listed, and none is made."""
+    """A job whose pods are listed and whose pods are not created."""
     play = Play(job(members, least, **asked))
     play.creates_pods = False
     play.run(0.1)
@@ -39,11 +39,11 @@ def waits(play: Play, number: int, reason: str, **held: bool) -> None:
 
 
 # -- members that are awaited -------------------------------------------------------------------------------------
-def test_before_the_platform_has_said_which_members_there_are() -> None:
+def test_before_the_platform_has_listed_the_members() -> None:
     assert Play(job(2)).message == "the platform has not listed the members yet"
 
 
-def test_too_few_are_ready_and_those_who_may_come_are_named() -> None:
+def test_too_few_are_ready_and_the_coming_members_are_named() -> None:
     play = begun(3)
     needed = "a generation needs at least 3 members"
     assert play.message == f"waiting for worker-0, worker-1, worker-2: {needed}, none is ready"
@@ -58,7 +58,7 @@ def test_enough_are_ready_and_another_is_worth_waiting_for() -> None:
     assert play.message == "waiting for worker-2: 4 members are requested, 3 are ready"
 
 
-def test_a_spare_that_is_ready_is_no_member_that_is_wanted() -> None:
+def test_a_ready_spare_does_not_count_as_a_requested_member() -> None:
     play = begun(2, 1, spares=1)
     come(play, 1)
     actor = Actor(MemberId("worker-2"), PodUid("u2"), None)
@@ -68,7 +68,7 @@ def test_a_spare_that_is_ready_is_no_member_that_is_wanted() -> None:
     assert play.message == "waiting for worker-0: 2 members are requested, 1 is ready"
 
 
-def test_who_cannot_come_is_named_with_what_the_platform_says() -> None:
+def test_a_blocked_member_is_named_with_what_the_platform_says() -> None:
     play = begun(3, 2)
     come(play, 0)
     waits(play, 1, NO_NODE, unschedulable=True)
@@ -91,7 +91,7 @@ def test_pods_that_cannot_start_and_are_needed_are_counted_at_once() -> None:
     assert play.stage == "committing"
 
 
-def test_what_ended_the_last_world_goes_before() -> None:
+def test_the_end_of_the_last_generation_comes_first() -> None:
     play = running(3)
     play.room = 2
     play.lose("worker-1")
@@ -103,7 +103,7 @@ def test_what_ended_the_last_world_goes_before() -> None:
     )
 
 
-def test_a_member_that_has_not_come_in_time_is_said_to_be_late() -> None:
+def test_a_member_that_was_not_ready_in_time_is_named() -> None:
     play = begun(2, start_patience=60.0)
     come(play, 0)
     play.run(100)
@@ -127,7 +127,7 @@ def test_whole_units(unit: int, said: str) -> None:
         assert play.message == f"{needed}, and none of the 3 ready members can be in it"
 
 
-def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
+def test_no_generation_starts_with_a_silent_member() -> None:
     play = begun(2)
     come(play, 0)
     play["worker-0"].frozen = True
@@ -139,8 +139,8 @@ def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
     play.until_running(2)
 
 
-# -- what holds a world back --------------------------------------------------------------------------------------
-def test_a_suspended_job_says_by_whom() -> None:
+# -- what blocks a generation -------------------------------------------------------------------------------------
+def test_the_message_of_a_suspended_job_says_what_suspended_it() -> None:
     play = running(2)
     play.tell(SpecChanged(play.spec, suspended=True))
     play.until(lambda: not play.members())
@@ -149,7 +149,7 @@ def test_a_suspended_job_says_by_whom() -> None:
     assert play.message == "waiting for worker-2, worker-3: a generation needs at least 2 members, none is ready"
 
 
-def test_a_job_that_waits_behind_another_one_says_behind_whom() -> None:
+def test_a_queued_job_names_the_job_before_it() -> None:
     play = Play(replace(job(2), name="research/new"))
     play.room = 1
     play.until(lambda: play.lacks_room())
@@ -159,7 +159,7 @@ def test_a_job_that_waits_behind_another_one_says_behind_whom() -> None:
     assert play.message.startswith("waiting for ")
 
 
-def test_an_owner_that_wants_none() -> None:
+def test_an_owner_that_is_scaled_to_0() -> None:
     play = Play(replace(job(2), is_adopted=True))
     play.tell(OwnerSized(0))
     play.tell(PodsListed(()))
@@ -173,7 +173,7 @@ def test_members_that_are_measured() -> None:
     play.until_running(2)
 
 
-def test_a_check_behind_a_fault_is_told_with_it_and_is_no_more_told_when_it_is_over() -> None:
+def test_a_check_after_a_fault_is_in_the_message_until_it_is_over() -> None:
     play = running(3, node_check=True)
     play.lose("worker-1")
     play.until(play.is_checking)
@@ -184,7 +184,7 @@ def test_a_check_behind_a_fault_is_told_with_it_and_is_no_more_told_when_it_is_o
     assert "check round" not in play.message
 
 
-def test_an_observed_job_beside_whose_last_world_none_is_started() -> None:
+def test_an_observed_job_starts_no_generation_beside_its_last_one() -> None:
     play = running(2, 1, observed=True)
     play.comes(Actor(MemberId("worker-2"), PodUid("u2"), None, has_trainer=False))
     for member in ("worker-0", "worker-1"):
@@ -197,7 +197,7 @@ def test_an_observed_job_beside_whose_last_world_none_is_started() -> None:
     )
 
 
-def test_past_its_lease_a_master_says_what_it_may_do() -> None:
+def test_without_its_lease_a_master_says_what_it_may_do() -> None:
     play = running(2)
     play.run(2)
     play.saves_status = False
@@ -211,7 +211,7 @@ def test_past_its_lease_a_master_says_what_it_may_do() -> None:
 
 
 # -- the value ----------------------------------------------------------------------------------------------------
-def test_the_members_that_form_it_come_in_the_order_of_their_ranks_and_nothing_is_changed_by_asking() -> None:
+def test_the_chosen_members_are_in_rank_order_and_the_decision_changes_nothing() -> None:
     play = begun(3, 2)
     come(play, 2, 0)
     play.state.patient = False

@@ -12,7 +12,7 @@ GIVEN_UP_AFTER = LONGEST_STOP + orders.UNENDED
 
 
 def cut_off(play: Play, member: str) -> None:
-    """Its connection breaks and no new one comes; its peers reach it."""
+    """The member's connection breaks for good, but its peers reach it."""
     actor = play[member]
     actor.unheard = True
     play.tell(SidecarDisconnected(actor.session))
@@ -23,9 +23,9 @@ def link_again(play: Play, member: str) -> None:
     play.connect(play[member])
 
 
-def test_a_stop_whose_end_could_not_be_told_is_no_reproach_to_the_next_one() -> None:
-    """The master is cut off from everyone while they stop; when it is back, the next generation and its own stop follow
-    within moments, and that stop has all graces."""
+def test_a_stop_whose_end_could_not_be_reported_does_not_count_against_the_next_one() -> None:
+    """The master is cut off from all members while they stop. When it is back, the next generation and its stop follow
+    within moments, and that stop has all grace periods."""
     play = running(2)
     play.creates_pods = False
     play.crash("worker-0")
@@ -44,7 +44,7 @@ def test_a_stop_whose_end_could_not_be_told_is_no_reproach_to_the_next_one() -> 
     assert play.deleted() == ["worker-1"]
 
 
-def test_a_member_has_the_time_of_a_whole_stop_from_the_connection_on_which_it_hears_of_it() -> None:
+def test_a_member_has_the_whole_time_of_a_stop_from_the_connection_on_which_it_receives_it() -> None:
     play = running(2)
     cut_off(play, "worker-1")
     play.crash("worker-0")
@@ -57,8 +57,8 @@ def test_a_member_has_the_time_of_a_whole_stop_from_the_connection_on_which_it_h
     assert play.deleted() == ["worker-1"]
 
 
-def test_a_member_that_only_its_peers_reach_is_not_given_up_for_a_stop_that_it_cannot_hear() -> None:
-    """Its connection looks well to the master: the network has only lost what was sent."""
+def test_a_member_that_only_its_peers_reach_is_not_deleted_for_a_stop_that_it_cannot_receive() -> None:
+    """The master sees a working connection: the network has only lost what was sent."""
     play = running(4)
     play["worker-1"].unheard = True
     play.run(10)
@@ -71,7 +71,7 @@ def test_a_member_that_only_its_peers_reach_is_not_given_up_for_a_stop_that_it_c
     assert not play.deleted()
 
 
-def test_a_member_that_has_stopped_is_not_waited_for_any_more() -> None:
+def test_a_member_that_has_stopped_is_no_longer_waited_for() -> None:
     play = running(2)
     play.crash("worker-0")
     play.until_next(2)
@@ -80,7 +80,7 @@ def test_a_member_that_has_stopped_is_not_waited_for_any_more() -> None:
     assert play.is_running(2)
 
 
-def test_a_new_master_gives_up_what_an_earlier_one_could_not_stop() -> None:
+def test_a_new_master_deletes_a_member_that_an_earlier_one_could_not_stop() -> None:
     first = running(2, 1)
     first["worker-1"].stubborn = True
     first.crash("worker-0")
@@ -91,7 +91,7 @@ def test_a_new_master_gives_up_what_an_earlier_one_could_not_stop() -> None:
     assert second.deleted() == ["worker-1"]
 
 
-def test_a_pause_of_the_master_gives_nobody_up() -> None:
+def test_a_pause_of_the_master_deletes_no_member() -> None:
     play = running(2)
     play["worker-1"].stubborn = True
     play.crash("worker-0")
@@ -102,8 +102,8 @@ def test_a_pause_of_the_master_gives_nobody_up() -> None:
     assert not play.deleted()
 
 
-def test_a_stop_that_was_ordered_just_before_the_master_stood_still_has_all_its_time() -> None:
-    """Its clock went on meanwhile, or leapt: that says nothing of the time that the members had."""
+def test_a_stop_that_was_ordered_just_before_a_pause_of_the_master_has_all_its_time() -> None:
+    """The master's clock continued or leapt: that says nothing about the time that the members had."""
     play = running(2)
     play["worker-1"].stubborn = True
     play.crash("worker-0")

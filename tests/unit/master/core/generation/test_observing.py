@@ -1,4 +1,4 @@
-"""A job that is only observed: it trains, its faults are seen, and what would be done is said and not done."""
+"""An observe-only job trains, its faults are seen, and every remedy is only reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def observed(members: int = 2, least: int | None = None, **policy: object) -> Pl
 
 
 def touches(action: Action) -> bool:
-    """Anything that is stopped, deleted, resized or made anew."""
+    """All actions that stop, delete, resize or recreate something."""
     if isinstance(action, Send):
         is_refusal = isinstance(action.message, Refused) and action.message.retry_after < 0
         return is_refusal or isinstance(action.message, Stop | Finish | SaveState)
@@ -48,7 +48,7 @@ def would(play: Play) -> list[str]:
     return [each.reason for each in play.announced("DryRun")]
 
 
-def test_its_first_world_is_made_and_trains_and_its_members_know_that_they_are_left_alone() -> None:
+def test_its_first_generation_is_formed_and_trains_and_its_members_know_that_it_is_observed() -> None:
     play = Play(job(2, observed=True))
     play.until_running(2)
     assert len(play.sent(Start)) == 2
@@ -58,7 +58,7 @@ def test_its_first_world_is_made_and_trains_and_its_members_know_that_they_are_l
     assert would(play) == []
 
 
-def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
+def test_a_rank_that_dies_is_seen_and_the_dry_run_is_reported_once() -> None:
     play = observed()
     play.crash("worker-1")
     play.run(3)
@@ -67,7 +67,7 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
     assert said.startswith("Would stop generation 1.1: Rank 1 on worker-1 was killed by SIGKILL")
     play.crash("worker-0")
     play.run(100)
-    assert len(would(play)) == 1, "the world would have been stopped long before"
+    assert len(would(play)) == 1, "the generation would have been stopped long before"
     assert play.status()["dry_run"] == [said]
     assert play.generation.number == 1
 
@@ -86,7 +86,7 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
         (lambda play: play.tell(SpecChanged(play.spec, True)), "Would stop generation 1.1: "),
     ],
 )  # fmt: skip
-def test_each_remedy_is_said_and_none_is_done(hurt: Callable[[Play], object], said: str) -> None:
+def test_each_remedy_is_reported_and_none_is_done(hurt: Callable[[Play], object], said: str) -> None:
     play = observed(2, 1)
     hurt(play)
     play.run(100)
@@ -98,7 +98,7 @@ def test_each_remedy_is_said_and_none_is_done(hurt: Callable[[Play], object], sa
     assert not play.sent(Start)
 
 
-def test_a_member_that_was_silent_is_a_member_again_when_it_speaks() -> None:
+def test_a_silent_member_is_a_member_again_when_it_is_heard() -> None:
     play = observed()
     play.freeze("worker-1")
     play.run(60)
@@ -109,7 +109,7 @@ def test_a_member_that_was_silent_is_a_member_again_when_it_speaks() -> None:
     assert not [each for each in play.sent(Refused) if each.message.retry_after < 0]  # type: ignore[union-attr]
 
 
-def test_where_all_have_ended_well_the_job_has_succeeded_and_its_members_may_go() -> None:
+def test_if_all_have_ended_with_0_the_job_has_succeeded_and_its_members_may_finish() -> None:
     play = observed()
     for member in names(0, 1):
         play.done(member)
@@ -121,7 +121,7 @@ def test_where_all_have_ended_well_the_job_has_succeeded_and_its_members_may_go(
     assert len({each.member for each in play.sent(Finish)}) == 2
 
 
-def test_where_no_member_is_left_the_job_is_over_as_it_would_be_without_us() -> None:
+def test_if_no_member_is_left_the_job_is_over_as_without_outrider() -> None:
     play = observed()
     play.crash("worker-1")
     play.fail("worker-1")
@@ -134,8 +134,8 @@ def test_where_no_member_is_left_the_job_is_over_as_it_would_be_without_us() -> 
     assert not play.deleted()
 
 
-def test_a_world_that_has_ended_by_itself_begins_again_where_its_containers_do() -> None:
-    """As the kubelet restarts a failed container: nothing of the old world runs, so nothing is stopped for the next."""
+def test_a_generation_that_has_ended_by_itself_restarts_if_its_containers_do() -> None:
+    """As if the kubelet restarts a failed container: nothing of the old generation runs, so nothing is stopped."""
     play = observed()
     for member in names(0, 1):
         play.lose_trainer(member)
@@ -197,20 +197,20 @@ def test_nothing_that_can_happen_makes_it_touch_anything(seed: int) -> None:
         (Announce("MemberRemoved", "x", FIRST), ""),
     ],
 )
-def test_whoever_wants_anything_touched_it_is_said_instead(wanted: Action, said: str) -> None:
+def test_every_action_that_touches_something_is_reported_instead(wanted: Action, said: str) -> None:
     job_ = State(spec=job(2, observed=True))
-    told = filtered(job_, [wanted, wanted])
-    assert [each.reason for each in told if isinstance(each, Announce)] == [said] * bool(said)
+    reported = filtered(job_, [wanted, wanted])
+    assert [each.reason for each in reported if isinstance(each, Announce)] == [said] * bool(said)
     assert filtered(State(spec=job(2)), [wanted]) == [wanted]
 
 
-def test_who_would_be_refused_for_good_is_asked_to_come_back() -> None:
+def test_a_member_that_would_be_refused_for_good_is_to_try_again() -> None:
     (sent,) = filtered(State(spec=job(2, observed=True)), [Send("s", MEMBER, Refused("no", -1.0), FIRST, "x")])
     assert isinstance(sent, Send)
     assert sent.message == Refused("no", 5.0)
 
 
-def test_what_has_been_said_is_remembered_of_the_newest_alone() -> None:
+def test_only_the_newest_reports_are_remembered() -> None:
     job_ = State(spec=job(2, observed=True))
     for number in range(600):
         assert filtered(job_, [WriteReplicas(number, FIRST, "x")])
@@ -222,7 +222,7 @@ def test_what_has_been_said_is_remembered_of_the_newest_alone() -> None:
     ("what", "said"),
     [("dies", "Would exclude worker-1: "), ("", "")],
 )
-def test_a_member_that_fails_the_node_check_trains_all_the_same(what: str, said: str) -> None:
+def test_a_member_that_fails_the_node_check_still_trains(what: str, said: str) -> None:
     play = Play(job(3, observed=True, node_check=True))
     play.bad["worker-1"] = what
     play.until_running(3)
@@ -231,7 +231,7 @@ def test_a_member_that_fails_the_node_check_trains_all_the_same(what: str, said:
     assert not [action for action in play.actions if touches(action)]
 
 
-def test_a_job_that_would_find_another_size_says_which() -> None:
+def test_a_job_that_would_choose_another_size_reports_it() -> None:
     play = Play(replace(job(4, 1, observed=True), replicas=2, scaling="throughput", scale_cooldown=0.0))
     play.pace = lambda world: 0.37
     play.until_running(2)
@@ -240,7 +240,7 @@ def test_a_job_that_would_find_another_size_says_which() -> None:
     assert (len(play.world), play.wanted()) == (2, 2)
 
 
-def test_what_a_rule_would_do_is_said() -> None:
+def test_the_action_of_a_rule_is_reported() -> None:
     play = observed(rules=(Rule((3,), "replace"), Rule((), "fail", taint="maintenance")))
     play.tell(replace(play.pod(play["worker-0"]), node="b"))
     play.tell(NodeSeen("b", True, taints=("maintenance",)))

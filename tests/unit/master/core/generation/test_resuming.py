@@ -1,4 +1,4 @@
-"""What a generation goes on from: Recovered, StartedOver or ResumeUnknown, and how many steps are repeated."""
+"""What a generation resumes from: Recovered, StartedOver or ResumeUnknown, and how many steps are repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def beyond(play: Play, member: str = "worker-0", base: int = 0) -> None:
     play.say(play[member], Stepped(play.generation, play.highest_step + 1, 0.0, base))
 
 
-def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> None:
+def test_a_script_that_starts_at_0_despite_its_checkpoint_has_started_over() -> None:
     play = saved()
     high = play.highest_step
     report(play, "worker-0", (3, 0))
@@ -48,25 +48,25 @@ def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> N
     report(play, "worker-1", (0, 0), phase="init")
     assert not play.announced("StartedOver")
     report(play, "worker-1", (4, 0))
-    (told,) = play.announced("StartedOver")
+    (reported,) = play.announced("StartedOver")
     made = next(iter(play.saved_steps().values()))
-    assert told.reason == (
+    assert reported.reason == (
         f"The script started at step 0 again and did not load ckpt.pt, which it had saved at step {made}: {high} steps "
         "are repeated, as after every fault. The script may need a flag to load it, such as --resume or "
         "--init_from=resume."
     )
-    assert told.severity == "warning"
+    assert reported.severity == "warning"
     assert play.status()["resumed_from"] == "started over"
     assert play.status()["steps_repeated"] == 4
     beyond(play)
-    (told,) = play.announced("CaughtUp")
-    assert f"{high} steps were repeated and" in told.reason
+    (reported,) = play.announced("CaughtUp")
+    assert f"{high} steps were repeated and" in reported.reason
     assert not play.announced("Recovered")
     assert play.status()["steps_repeated"] == high
     assert play.status()["faults"][0]["seconds_lost"] is not None
 
 
-def test_of_a_load_on_one_rank_all_have_the_state() -> None:
+def test_a_load_on_one_rank_counts_for_all() -> None:
     play = saved(3)
     made, high = next(iter(play.saved_steps().values())), play.highest_step
     report(play, "worker-2", (2, 0))
@@ -79,7 +79,7 @@ def test_of_a_load_on_one_rank_all_have_the_state() -> None:
     assert play.status()["steps_repeated"] == high - made
 
 
-def test_what_is_said_of_a_recovery_waits_for_who_has_loaded() -> None:
+def test_the_report_of_a_recovery_waits_for_the_rank_that_has_loaded() -> None:
     play = saved()
     beyond(play, base=0)
     assert not play.announced("Recovered")
@@ -88,10 +88,10 @@ def test_what_is_said_of_a_recovery_waits_for_who_has_loaded() -> None:
     assert play.announced("Recovered")
     play = saved()
     beyond(play, base=12)
-    assert play.announced("Recovered"), "the rank that says so has loaded it itself"
+    assert play.announced("Recovered"), "the rank that reports so has loaded it itself"
 
 
-def test_a_recovery_of_which_no_more_was_heard_is_told_before_the_next_fault() -> None:
+def test_a_recovery_without_further_reports_is_reported_before_the_next_fault() -> None:
     play = saved()
     beyond(play, base=0)
     play.crash("worker-1")
@@ -109,21 +109,21 @@ def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
     assert play.status()["steps_repeated"] == 0
 
 
-def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> None:
+def test_if_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> None:
     play = saved()
     high, left = play.highest_step, play.position().stepped_at
     assert left is not None
     report(play, "worker-0", (1, 0), opened=True)
     play.run(3)
     report(play, "worker-1", (1, 0), age=0.5)
-    (told,) = play.announced("ResumeUnknown")
+    (reported,) = play.announced("ResumeUnknown")
     lost = play.now - 0.5 - left
-    assert told.reason.endswith(
+    assert reported.reason.endswith(
         f"It is unknown from which step generation {play.generation} continues and how many steps it repeats; its "
         f"steps are counted from {high} on. {lost:.2f} s were lost until its first step, plus the time of repeated "
         "steps."
     )
-    assert dict(told.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
+    assert dict(reported.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
     assert play.status()["faults"][0]["seconds_lost"] == round(lost, 3)
     report(play, "worker-0", (high + 5, 0))
     play.say(play["worker-0"], Stepped(play.generation, high + 5, 0.0, 0))
@@ -132,7 +132,7 @@ def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> 
     assert play.handed_over()["seconds_lost"] == round(lost, 3), "once"
 
 
-def test_where_it_is_unknown_the_steps_are_counted_on_from_the_highest() -> None:
+def test_if_it_is_unknown_steps_are_counted_on_from_the_highest() -> None:
     play = saved()
     high = play.highest_step
     assert not play.status()["step_estimated"]
@@ -153,8 +153,8 @@ def test_where_it_is_unknown_the_steps_are_counted_on_from_the_highest() -> None
     assert play.status()["step"] == high + 2
 
 
-def test_what_is_saved_there_has_the_step_that_is_counted_on() -> None:
-    """Whoever loads it in the next generation counts on from there."""
+def test_a_save_there_has_the_step_that_is_counted_on() -> None:
+    """A rank that loads it in the next generation counts on from there."""
     play = saved()
     high = play.highest_step
     for member in ("worker-0", "worker-1"):
@@ -179,7 +179,7 @@ def test_a_new_master_counts_on_too() -> None:
     assert (status["step"], status["step_estimated"], status["resumed_from"]) == (high + 7, True, "unknown")
 
 
-def test_an_error_that_ends_each_generation_at_the_same_place_is_known_though_nobody_knows_where_it_goes_on() -> None:
+def test_a_repeated_error_is_recognized_even_if_the_step_of_resumption_is_unknown() -> None:
     play = saved()
     for _ in range(play.spec.crash_loop):
         play.actions.clear()
@@ -192,7 +192,7 @@ def test_an_error_that_ends_each_generation_at_the_same_place_is_known_though_no
     assert play.ended() is not None
 
 
-def test_nothing_is_said_where_nothing_was_saved_or_a_sidecar_of_before_does_not_say_it() -> None:
+def test_nothing_is_reported_without_a_save_or_with_a_sidecar_of_an_older_release() -> None:
     play = running(2)
     play.run(2)
     play.crash("worker-1")
@@ -208,7 +208,7 @@ def test_nothing_is_said_where_nothing_was_saved_or_a_sidecar_of_before_does_not
     assert not play.announced("StartedOver")
 
 
-def test_a_first_save_does_not_say_that_there_is_a_checkpoint() -> None:
+def test_a_first_save_alone_does_not_count_as_a_checkpoint() -> None:
     play = running(2)
     actor = play["worker-0"]
     play.say(actor, Saved(actor.running, "/data/model.pt", 20, prints=("9-x",), is_first=True))
@@ -236,7 +236,7 @@ def test_repeated_steps_outlive_generations_and_the_master() -> None:
     assert after.status()["steps_repeated"] == 12
 
 
-def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
+def test_a_job_that_must_resume_ends_if_its_script_starts_over() -> None:
     play = saved()
     play.tell(SpecChanged(replace(play.spec, require_resume=True)))
     report(play, "worker-0", (3, 0))
@@ -251,7 +251,7 @@ def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
     assert not play.announced("JobFailed")
 
 
-def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict() -> None:
+def test_a_member_without_a_seen_step_does_not_delay_the_verdict() -> None:
     play = saved()
     report(play, "worker-0", (3, 0))
     beyond(play, base=0)
@@ -266,7 +266,7 @@ def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict(
 
 
 def unsaved() -> Play:
-    """The same, and no save of it was ever seen."""
+    """A job like `saved`, but without any seen save."""
     play = running(2)
     play.run(2)
     play.steps_beyond = False
@@ -282,8 +282,8 @@ def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -
     high = play.highest_step
     report(play, "worker-0", (3, 0), opened=True)
     report(play, "worker-1", (3, 0))
-    (told,) = play.announced("ResumeUnknown")
-    assert told.reason.startswith(
+    (reported,) = play.announced("ResumeUnknown")
+    assert reported.reason.startswith(
         "No save was seen, but the script has read a file that was written during training, which may be a "
         f"checkpoint. It is unknown from which step generation {play.generation} continues and how many steps it "
         f"repeats; its steps are counted from {high} on. "
@@ -294,7 +294,7 @@ def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -
     assert not play.announced("StartedOver")
 
 
-def test_without_a_save_and_such_a_read_all_is_made_again_and_nobody_is_warned() -> None:
+def test_without_a_save_and_such_a_read_all_steps_are_repeated_without_a_warning() -> None:
     play = unsaved()
     high = play.highest_step
     report(play, "worker-0", (3, 0))

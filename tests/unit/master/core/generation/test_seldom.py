@@ -1,5 +1,7 @@
-"""What seldom happens to a generation: starts without an answer, members that stop and are not ready again, commands
-that end without a world, and how many look for who is not heard."""
+"""Rare cases of a generation.
+
+Starts without an answer, members that stop and are not ready again, commands that end without a generation, and the
+number of probes of a silent member."""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ CLASH = "The server socket has failed to listen: EADDRINUSE, Address already in 
 
 
 class Deaf(Play):
-    """Some never answer a Start."""
+    """These members never answer a Start."""
 
     deaf: tuple[str, ...] = ()
     unheard: tuple[str, ...] = ()
-    """The master does not hear these any more, from their Start on."""
+    """The master does not hear these members from their Start on."""
 
     def _start(self, actor: Actor, start: Start) -> None:
         actor.unheard = actor.unheard or actor.id in self.unheard
@@ -85,7 +87,7 @@ def test_a_port_that_is_offered_again_before_its_generation_has_started_is_the_o
     assert not play.sent(Stop)
 
 
-def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_a_start_that_is_on_its_way() -> None:
+def test_the_check_of_a_restarted_sidecar_does_not_concern_a_start_under_way() -> None:
     play = Deaf(job(2))
     play.until_running(2)
     play.run(2)
@@ -124,9 +126,9 @@ def test_one_that_was_ready_again_is_not_overdue_in_the_next_stop() -> None:
     assert not play.announced("ReadyOverdue")
 
 
-# -- commands that end without a world ----------------------------------------------------------------------------
+# -- commands that end without a generation-----------------------------------------------------------------------
 def without_a_world(members: int = 2) -> Play:
-    """All are connected, and their commands never come to be ready."""
+    """All members are connected, but their commands never become ready."""
     play = Play(job(members))
     play.until(lambda: len(play.actors) == members)
     for actor in play.actors.values():
@@ -144,11 +146,11 @@ def test_commands_that_all_end_the_same_way_outside_any_generation_end_the_job_w
     play = without_a_world()
     exits(play, "worker-0", code)
     assert play.ended() is None
-    (told,) = play.announced("TrainerExited")
-    assert told.reason == (
+    (reported,) = play.announced("TrainerExited")
+    assert reported.reason == (
         f"The command of worker-0 ended with code {code} outside any generation: it is no training script"
     )
-    assert told.severity == ("warning" if code else "normal")
+    assert reported.severity == ("warning" if code else "normal")
     exits(play, "worker-1", code)
     play.until(lambda: play.ended() is not None, 5)
     end = play.ended()
@@ -235,8 +237,8 @@ def test_it_does_so_in_the_first_two_generations_alone(earlier: int, waits: bool
     assert bool(play.sent(Stop)) != waits
 
 
-# -- who had ended well -------------------------------------------------------------------------------------------
-def test_of_several_that_had_ended_well_the_lowest_rank_is_named_and_the_others_are_counted() -> None:
+# -- ranks that ended with 0 --------------------------------------------------------------------------------------
+def test_of_several_ranks_that_ended_with_0_the_lowest_is_named_and_the_others_are_counted() -> None:
     play = running(4)
     play.done("worker-1")
     play.done("worker-0")
@@ -245,13 +247,13 @@ def test_of_several_that_had_ended_well_the_lowest_rank_is_named_and_the_others_
     assert fault.reason.endswith(", after worker-0 and 1 other had ended with code 0.")
 
 
-def test_a_member_whose_ranks_have_all_ended_well_is_told_of_once() -> None:
+def test_a_member_whose_ranks_have_all_ended_with_0_is_reported_once() -> None:
     play = running(2)
     play.done("worker-0")
     play.done("worker-0")
-    (told,) = play.announced("MemberSucceeded")
-    assert told.reason == "All worker processes of worker-0 have ended with code 0."
-    assert told.member == "worker-0"
+    (reported,) = play.announced("MemberSucceeded")
+    assert reported.reason == "All worker processes of worker-0 have ended with code 0."
+    assert reported.member == "worker-0"
 
 
 def test_a_member_is_not_done_before_its_last_rank_has_ended() -> None:
@@ -262,7 +264,7 @@ def test_a_member_is_not_done_before_its_last_rank_has_ended() -> None:
     assert play.announced("MemberSucceeded")
 
 
-def test_ranks_that_end_well_while_their_world_stops_are_started_again_with_it() -> None:
+def test_ranks_that_end_with_0_while_their_generation_stops_are_started_again() -> None:
     play = running(2)
     play.crash("worker-1")
     play.done("worker-0")
@@ -270,8 +272,8 @@ def test_ranks_that_end_well_while_their_world_stops_are_started_again_with_it()
     play.until_next(2)
 
 
-# -- what a member is told ----------------------------------------------------------------------------------------
-def test_a_start_has_all_that_the_ranks_are_told() -> None:
+# -- what a member receives ---------------------------------------------------------------------------------------
+def test_a_start_has_all_that_the_ranks_need() -> None:
     play = running(2, nproc=2, max_restarts=7)
     for number in range(20):
         play.save("worker-0", f"/data/{number}.pt")
@@ -291,8 +293,8 @@ def test_a_start_has_all_that_the_ranks_are_told() -> None:
 def test_the_line_of_the_rendezvous_has_every_field() -> None:
     play = Play(job(2, nproc=2))
     play.until_running(2)
-    told = {a.member: dict(a.detail) for a in play.announced("GenerationStarted")}
-    assert told["worker-1"] == {
+    reported = {a.member: dict(a.detail) for a in play.announced("GenerationStarted")}
+    assert reported["worker-1"] == {
         "restart_count": "0",
         "master_addr": "127.0.0.1",
         "master_port": "30001",
@@ -310,22 +312,20 @@ def test_the_line_of_the_rendezvous_has_every_field() -> None:
     ("nproc", "processes", "ranks"),
     [(1, "1 worker process", "rank 0 of 1"), (2, "2 worker processes", "ranks 0 to 1 of 2")],
 )
-def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(
-    nproc: int, processes: str, ranks: str
-) -> None:
+def test_a_ready_member_is_reported_once_with_its_mode(nproc: int, processes: str, ranks: str) -> None:
     play = running(2, nproc=nproc)
     play.crash("worker-0")
     play.until_next(2)
     assert not play.announced("MemberReady")
     first = Play(job(1, nproc=nproc))
     first.until_running(1)
-    (told,) = first.announced("MemberReady")
-    assert told.reason == f"worker-0 is ready for {processes} in mode fork: the template is parked."
+    (reported,) = first.announced("MemberReady")
+    assert reported.reason == f"worker-0 is ready for {processes} in mode fork: the template is parked."
     (started,) = first.announced("GenerationStarted")
     assert started.reason == f"Generation 1.1 starts on worker-0 with {ranks}, rendezvous at 127.0.0.1:30001."
 
 
-def test_a_world_that_runs_is_told_of_with_the_step_that_was_made_before_it() -> None:
+def test_a_running_generation_is_reported_with_the_highest_step_before_it() -> None:
     play = Play(job(2))
     play.until_running(2)
     assert [a.reason for a in play.announced("GenerationRunning")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
@@ -337,9 +337,9 @@ def test_a_world_that_runs_is_told_of_with_the_step_that_was_made_before_it() ->
     )
 
 
-# -- who looks for a member that is not heard ---------------------------------------------------------------------
+# -- probes of a silent member ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("members", "asked"), [(3, 2), (4, 3), (7, 4), (17, 8)])
-def test_more_than_half_of_a_small_jobs_members_are_asked_and_eight_of_a_large_ones(members: int, asked: int) -> None:
+def test_more_than_half_of_a_small_jobs_members_probe_and_eight_of_a_large_ones(members: int, asked: int) -> None:
     play = running(members, members - 1)
     play.freeze("worker-1")
     play.until(lambda: bool(play.sent(Probe)), 5)
@@ -348,22 +348,22 @@ def test_more_than_half_of_a_small_jobs_members_are_asked_and_eight_of_a_large_o
 
 
 class Answered(Play):
-    """The master's own attempts come through."""
+    """The master's direct probes reach the members."""
 
     def _probe_directly(self, action: ProbeMember) -> None:
         self.tell(MemberProbed(action.member, True))
 
 
-def test_a_member_without_peers_that_answers_the_master_is_left_alone_and_asked_again() -> None:
+def test_a_member_without_peers_that_answers_the_master_is_kept_and_probed_again() -> None:
     play = Answered(job(1))
     play.until_running(1)
     play.run(2)
     play.creates_pods = False
     play.freeze("worker-0")
     play.run(20)
-    (told,) = play.announced("MasterCannotReachMember")
-    assert told.reason.endswith(", but answers the master's probe: it is not replaced.")
-    assert (told.member, told.severity) == ("worker-0", "warning")
+    (reported,) = play.announced("MasterCannotReachMember")
+    assert reported.reason.endswith(", but answers the master's probe: it is not replaced.")
+    assert (reported.member, reported.severity) == ("worker-0", "warning")
     assert not play.announced("MemberSilent")
     assert not play.deleted()
     attempts = len([a for a in play.actions if isinstance(a, ProbeMember)])
@@ -376,15 +376,15 @@ def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() ->
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
         play[member].unheard = True
     play.run(15)
-    told = play.announced("MasterNetworkSuspected")
-    assert told
-    assert told[0].reason.startswith("4 of ")
-    assert " members are silent at the same time, worker-0 for 3.0 s: " in told[0].reason
-    assert told[0].reason.endswith("the master itself may be cut off from the network, so no member is excluded.")
-    assert len({a.member for a in told}) == len(told), "each of them once"
+    reported = play.announced("MasterNetworkSuspected")
+    assert reported
+    assert reported[0].reason.startswith("4 of ")
+    assert " members are silent at the same time, worker-0 for 3.0 s: " in reported[0].reason
+    assert reported[0].reason.endswith("the master itself may be cut off from the network, so no member is excluded.")
+    assert len({a.member for a in reported}) == len(reported), "each member once"
 
 
-def test_of_those_who_are_silent_at_once_replacements_that_have_not_come_are_not_counted() -> None:
+def test_replacements_that_have_not_come_do_not_count_as_silent() -> None:
     play = running(4)
     play.creates_pods = False
     play.lose("worker-3")
@@ -413,7 +413,7 @@ def test_the_ends_that_went_with_a_template_say_how_far_it_had_come() -> None:
     assert play.highest_step == 1000
 
 
-def test_an_inner_launchers_number_of_restarts_counts_where_the_user_has_asked_for_none() -> None:
+def test_an_inner_launchers_number_of_restarts_counts_if_the_user_gave_none() -> None:
     for is_asked, most in ((False, 7), (True, 3)):
         play = Play(job(2, max_restarts=3, max_restarts_asked=is_asked))
         play.until(lambda play=play: "worker-1" in play.actors and bool(play["worker-1"].session), 10)

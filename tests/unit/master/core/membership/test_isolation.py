@@ -1,4 +1,4 @@
-"""Members that were cut off: whom each looks at, and what is made of one that comes back and says that it stopped."""
+"""Members that were cut off: their neighbours, and the return of a member that stopped by itself."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def formed(members: int) -> Play:
     return play
 
 
-def told(play: Play, member: str) -> list[str]:
+def reported(play: Play, member: str) -> list[str]:
     (*_, last) = play.sent(Start, member)
     assert isinstance(last.message, Start)
     return [each.member for each in last.message.neighbours]
 
 
-def test_in_a_small_world_everybody_looks_at_everybody() -> None:
+def test_in_a_small_generation_each_member_probes_all_others() -> None:
     play = formed(4)
-    assert told(play, "worker-1") == ["worker-0", "worker-2", "worker-3"]
+    assert reported(play, "worker-1") == ["worker-0", "worker-2", "worker-3"]
     assert {(n.address, n.port) for n in play.sent(Start)[0].message.neighbours} == {("127.0.0.1", 9000)}  # type: ignore[union-attr]
 
 
 def test_a_member_alone_has_no_neighbours() -> None:
-    assert told(formed(1), "worker-0") == []
+    assert reported(formed(1), "worker-0") == []
 
 
 def world(nodes: list[str]) -> tuple[State, World]:
@@ -49,14 +49,14 @@ def world(nodes: list[str]) -> tuple[State, World]:
     return state, World(Generation(1, 1), places, "a", 1, 1, len(nodes), 0.0)
 
 
-def test_in_a_large_world_three_are_looked_at_spread_over_it() -> None:
+def test_in_a_large_generation_a_member_probes_three_spread_over_it() -> None:
     state, large = world([""] * 100)
     assert [each.member for each in probe_ring.of(state, large, MemberId("worker-10"))] == [
         "worker-35", "worker-60", "worker-85",
     ]  # fmt: skip
 
 
-def test_neighbours_are_on_other_nodes_where_they_can_be() -> None:
+def test_neighbours_are_on_other_nodes_if_possible() -> None:
     state, large = world([f"node-{number // 4}" for number in range(16)])
     for number in range(16):
         found = probe_ring.of(state, large, MemberId(f"worker-{number}"))
@@ -67,7 +67,7 @@ def test_neighbours_are_on_other_nodes_where_they_can_be() -> None:
     assert len(probe_ring.of(state, pair, MemberId("worker-0"))) == 3
 
 
-def test_who_cannot_be_asked_is_nobodys_neighbour() -> None:
+def test_a_member_without_an_address_is_not_a_neighbour() -> None:
     state, small = world([""] * 3)
     state.members[MemberId("worker-1")].probe_port = 0
     del state.members[MemberId("worker-2")]
@@ -86,7 +86,7 @@ def test_a_member_that_stopped_by_itself_while_the_master_believed_in_it_costs_n
     assert len(play.announced("MemberIsolated")) == 1
 
 
-def test_a_member_that_is_still_stopping_by_itself_is_a_fault_of_its_world_too() -> None:
+def test_a_member_that_is_still_stopping_by_itself_is_a_fault_of_its_generation_too() -> None:
     play = running(3, 2)
     play.run(2)
     play["worker-1"].isolated = WHY
@@ -96,7 +96,7 @@ def test_a_member_that_is_still_stopping_by_itself_is_a_fault_of_its_world_too()
     play.until_next(3)
 
 
-def test_one_that_was_left_out_meanwhile_says_why_it_stopped_and_comes_back() -> None:
+def test_a_member_that_was_excluded_meanwhile_reports_why_it_stopped_and_returns() -> None:
     play = running(3, 2)
     play.run(2)
     play.freeze("worker-1")
@@ -106,11 +106,11 @@ def test_one_that_was_left_out_meanwhile_says_why_it_stopped_and_comes_back() ->
     play.reconnect("worker-1")
     play.until(lambda: bool(play.announced("MemberIsolated")))
     play.run(10)
-    assert [told.severity for told in play.announced("MemberIsolated")] == ["warning"]
+    assert [reported.severity for reported in play.announced("MemberIsolated")] == ["warning"]
     assert play.restarts_used() == 0
 
 
-def test_one_that_is_cut_off_once_more_says_so_with_the_same_words() -> None:
+def test_a_member_that_is_cut_off_again_reports_it_in_the_same_words() -> None:
     play = running(3)
     for times in (1, 2):
         isolate(play, "worker-1")
@@ -120,7 +120,7 @@ def test_one_that_is_cut_off_once_more_says_so_with_the_same_words() -> None:
     assert play.restarts_used() == 0
 
 
-def test_what_its_peers_saw_of_it_is_explained_and_costs_no_restart() -> None:
+def test_faults_that_its_peers_saw_are_explained_and_cost_no_restart() -> None:
     play = running(3, 2)
     play.run(2)
     play.crash("worker-0", signal=None, code=1, error="torch.distributed.DistBackendError", message="closed by peer")
@@ -132,7 +132,7 @@ def test_what_its_peers_saw_of_it_is_explained_and_costs_no_restart() -> None:
     assert play.restarts_used() == 0
 
 
-def test_a_new_master_hears_that_a_member_was_cut_off_and_forms_a_new_world() -> None:
+def test_a_new_master_learns_that_a_member_was_cut_off_and_forms_a_new_generation() -> None:
     old = running(3, 2)
     old.run(2)
     isolate(old, "worker-1")
@@ -143,23 +143,23 @@ def test_a_new_master_hears_that_a_member_was_cut_off_and_forms_a_new_world() ->
     assert new.restarts_used() == 0
 
 
-def test_whoever_asks_for_a_sign_of_the_master_gets_one_at_once() -> None:
+def test_a_ping_is_answered_at_once() -> None:
     play = running(2)
     play.tell(SidecarSaid(play["worker-0"].session, Ping(7)))
     (answer,) = play.sent(Pong)
     assert answer.message == Pong(7)
 
 
-def test_an_edited_patience_is_told_to_every_member() -> None:
+def test_an_edited_silent_after_is_sent_to_every_member() -> None:
     play = running(2)
     before = len(play.sent(Welcome))
     play.tell(SpecChanged(dataclasses.replace(play.spec, silent_after=30.0)))
     play.tell(SpecChanged(dataclasses.replace(play.spec, silent_after=30.0)))
-    told = play.sent(Welcome)[before:]
-    assert [each.message.silent_after for each in told] == [30.0, 30.0]  # type: ignore[union-attr]
+    reported = play.sent(Welcome)[before:]
+    assert [each.message.silent_after for each in reported] == [30.0, 30.0]  # type: ignore[union-attr]
 
 
-def test_a_sidecar_that_comes_back_hears_its_neighbours_again() -> None:
+def test_a_restarted_sidecar_receives_its_neighbours_again() -> None:
     play = running(2)
     play.reconnect("worker-0")
     play.run(1)
@@ -168,6 +168,6 @@ def test_a_sidecar_that_comes_back_hears_its_neighbours_again() -> None:
 
 
 def isolate(play: Play, member: str) -> None:
-    """It has stopped, and will say so."""
+    """The member has stopped by itself and will report it."""
     actor = play[member]
     actor.isolated, actor.stopped, actor.running = WHY, actor.running, NO_GENERATION

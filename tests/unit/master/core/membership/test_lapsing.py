@@ -1,4 +1,4 @@
-"""Past its Lease a leader starts the saved world again, unchanged, and does nothing else."""
+"""Without its Lease a master restarts the saved generation, unchanged, and does nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORBIDDEN = (SaveStatus, CreatePod, DeletePod, PlacePod, ResizeOwner, EndJob)
 
 
 def lapsed(members: int, least: int | None = None, **policy: object) -> Play:
-    """A job whose world runs and is saved, and whose master holds no Lease any more."""
+    """A job whose generation runs and is saved, and whose master has lost its Lease."""
     play = running(members, least or members, **policy)
     play.run(2)
     play.saves_status = False
@@ -32,7 +32,7 @@ def lapsed(members: int, least: int | None = None, **policy: object) -> Play:
     return play
 
 
-def test_a_rank_that_is_killed_is_started_again_with_the_same_world() -> None:
+def test_a_killed_rank_is_restarted_with_the_same_generation() -> None:
     play = lapsed(3)
     places = dict(play.places())
     play.crash("worker-1")
@@ -42,7 +42,7 @@ def test_a_rank_that_is_killed_is_started_again_with_the_same_world() -> None:
     assert not [action for action in play.actions if isinstance(action, FORBIDDEN)]
 
 
-def test_so_often_as_numbers_are_reserved_and_no_oftener() -> None:
+def test_it_is_restarted_only_as_often_as_numbers_are_reserved() -> None:
     play = running(2, 2, max_restarts=100)
     play.run(2)
     play.saves_status = False
@@ -60,7 +60,7 @@ def test_so_often_as_numbers_are_reserved_and_no_oftener() -> None:
     play.until(lambda: play.is_running(2))
 
 
-def test_the_next_master_takes_that_world_over_as_the_saved_one() -> None:
+def test_the_next_master_takes_that_generation_over_as_the_saved_one() -> None:
     play = lapsed(3)
     play.crash("worker-1")
     play.until_next(3)
@@ -75,7 +75,7 @@ def test_the_next_master_takes_that_world_over_as_the_saved_one() -> None:
     after.until(lambda: after.is_running(3) and after.generation == Generation(2, 4))
 
 
-def test_and_so_it_does_where_the_status_has_the_world_as_stopped() -> None:
+def test_the_next_master_does_so_too_if_the_status_has_the_generation_as_stopped() -> None:
     play = running(3, 3)
     play["worker-2"].stubborn = True
     play.crash("worker-1")
@@ -93,7 +93,7 @@ def test_and_so_it_does_where_the_status_has_the_world_as_stopped() -> None:
     assert not after.sent(Stop)
 
 
-def test_members_that_run_a_world_that_nothing_has_reserved_are_stopped() -> None:
+def test_members_that_run_a_generation_without_a_reservation_are_stopped() -> None:
     play = lapsed(2)
     for actor in play.actors.values():
         actor.running = actor.highest = Generation(1, 2 + RESERVED)
@@ -102,7 +102,7 @@ def test_members_that_run_a_world_that_nothing_has_reserved_are_stopped() -> Non
     assert after.generation > Generation(2, 2 + RESERVED)
 
 
-def test_nobody_is_added_or_removed_however_long_it_takes() -> None:
+def test_no_member_is_added_or_removed_however_long_it_takes() -> None:
     play = lapsed(3, 1)
     play.freeze("worker-2")
     play.tell(ScaleRequested(2))
@@ -129,8 +129,8 @@ def test_a_member_that_has_heard_of_a_higher_term_ends_it() -> None:
     assert not play.sent(Start)
 
 
-def test_a_world_of_another_size_waits_for_the_lease() -> None:
-    """It is decided, and whether its status was saved nobody knows."""
+def test_a_generation_of_another_size_waits_for_the_lease() -> None:
+    """It is decided, and it is unknown if its status was saved."""
     play = running(3, 2)
     play.run(2)
     play.lose("worker-2")
@@ -146,7 +146,7 @@ def test_a_world_of_another_size_waits_for_the_lease() -> None:
     play.until(lambda: play.is_running(), 60)
 
 
-def test_the_same_world_whose_status_was_on_its_way_begins() -> None:
+def test_the_same_generation_starts_if_its_status_was_being_saved() -> None:
     play = running(3, 3)
     play.run(2)
     play.saves_status = False
@@ -158,7 +158,7 @@ def test_the_same_world_whose_status_was_on_its_way_begins() -> None:
     assert play.is_running(3)
 
 
-def test_ranks_that_all_end_well_are_no_end_of_the_job_before_the_lease_is_held() -> None:
+def test_the_success_of_all_ranks_does_not_end_the_job_before_the_lease_is_held() -> None:
     play = lapsed(2)
     for member in ("worker-0", "worker-1"):
         play.done(member)
@@ -169,8 +169,8 @@ def test_ranks_that_all_end_well_are_no_end_of_the_job_before_the_lease_is_held(
     play.until(lambda: play.ended() is not None, 60)
 
 
-def test_a_rule_that_has_a_member_replaced_is_followed_once_the_lease_is_held() -> None:
-    """Its pod cannot be told to end before; a master that forgot it meanwhile would leave it to run for good."""
+def test_a_rule_that_replaces_a_member_takes_effect_once_the_lease_is_held() -> None:
+    """Its pod cannot be ordered to end before; a master that forgot it would let it run for ever."""
     play = lapsed(3, rules=(rule("replaceNode"),))
     writes(play, "worker-1")
     play.run(10)
@@ -183,7 +183,7 @@ def test_a_rule_that_has_a_member_replaced_is_followed_once_the_lease_is_held() 
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
 
 
-def test_a_job_that_is_ended_without_grace_past_the_lease_leaves_no_pod() -> None:
+def test_a_job_that_is_stopped_without_grace_and_without_the_lease_leaves_no_pod() -> None:
     play = lapsed(2)
     for actor in play.actors.values():
         actor.unheard = True
@@ -206,13 +206,13 @@ def test_a_job_that_is_ended_without_grace_past_the_lease_leaves_no_pod() -> Non
         (SaveState(OrderId(1), Generation(1, 1), "it moves"), False),
     ],
 )
-def test_what_is_said_past_the_lease_belongs_to_that(message: object, may: bool) -> None:
+def test_only_harmless_messages_are_sent_without_the_lease(message: object, may: bool) -> None:
     said = Send("s", MemberId("worker-0"), message, NO_GENERATION, "why")  # type: ignore[arg-type]
     assert past_lease.may_be_done(said) == may
     assert not past_lease.may_be_done(DeletePod(MemberId("worker-0"), "u", 0.0, NO_GENERATION, "why"))  # type: ignore[arg-type]
 
 
-def test_a_job_that_waits_has_nothing_to_lose_and_says_nothing() -> None:
+def test_a_waiting_job_reports_no_lost_lease() -> None:
     play = Play(job(2))
     play.run(1)
     play.tell(LeaseLost("The API server is away."))

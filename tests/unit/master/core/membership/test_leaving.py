@@ -1,4 +1,4 @@
-"""What is said when members have to leave: who goes on, when the world changes, and for whom a replacement comes."""
+"""The Events of members that have to leave: which members continue, when the job is resized, which are replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.master.core.play import Play, job, running
 
 
 def delete(play: Play, member: str, grace: float = 10.0) -> None:
-    """Somebody does, by the platform."""
+    """The platform terminates a member's pod."""
     actor = play[member]
     why = f"it was deleted with {grace:.0f} s of grace"
     play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", why, grace=grace))
@@ -22,7 +22,7 @@ def stops(play: Play) -> str:
     return play.message
 
 
-def test_the_others_are_said_to_go_on_where_they_do() -> None:
+def test_the_event_names_the_members_that_continue() -> None:
     play = adopted(3, 2)
     delete(play, "train-2")
     assert (
@@ -31,14 +31,14 @@ def test_the_others_are_said_to_go_on_where_they_do() -> None:
     play.until_running(2)
 
 
-def test_a_last_one_that_goes_on_is_named() -> None:
+def test_the_last_member_that_continues_is_named() -> None:
     play = adopted(2, 1)
     delete(play, "train-1")
     assert stops(play).endswith("; train-0 continues without it.")
     play.until_running(1)
 
 
-def test_nobody_is_said_to_go_on_where_too_few_are_left() -> None:
+def test_the_event_names_no_member_that_continues_if_too_few_are_left() -> None:
     play = adopted(2, 2)
     delete(play, "train-1")
     assert stops(play).endswith(
@@ -47,13 +47,13 @@ def test_nobody_is_said_to_go_on_where_too_few_are_left() -> None:
     )
 
 
-def test_of_the_last_one_it_is_said_that_nobody_is_left() -> None:
+def test_the_event_of_the_last_member_says_that_no_other_is_left() -> None:
     play = adopted(1, 1)
     delete(play, "train-0")
     assert stops(play).endswith("; no member is left until a replacement is ready.")
 
 
-def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
+def test_a_job_whose_owner_is_scaled_to_0_waits_and_says_so() -> None:
     play = adopted(2, 1)
     play.tell(OwnerSized(0))
     for member in ("train-1", "train-0"):
@@ -76,7 +76,7 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
     assert play.phase == "running"
 
 
-def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_may_come_before() -> None:
+def test_a_resize_for_leaving_members_says_when_it_comes_at_the_latest_and_what_may_come_first() -> None:
     play = running(3, 1, grow_patience=600.0)
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
@@ -86,29 +86,29 @@ def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
         "The generation will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
         "has to be gone; if the replacements are ready earlier, with as many members as now.",
     ]
-    assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
+    assert play.until_next(3) < 4.0, "the replacements came first"
 
 
-def test_of_two_words_that_a_member_has_to_go_the_later_end_is_not_told() -> None:
-    """Its pod has less grace than its own spec has, which is all that its sidecar knows."""
+def test_a_second_drain_with_a_later_end_is_not_reported() -> None:
+    """Its pod has a shorter grace than its spec says, and its sidecar knows only the spec."""
     play = running(3, 2)
     delete(play, "worker-1", grace=1.0)
     play.run(0.01)
     play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
-    (told,) = play.announced("MemberDraining")
-    assert told.reason.startswith("worker-1 has to leave (it was deleted with 1 s of grace) and has 1 s; a ")
+    (reported,) = play.announced("MemberDraining")
+    assert reported.reason.startswith("worker-1 has to leave (it was deleted with 1 s of grace) and has 1 s; a ")
 
 
-def test_a_sooner_end_is_told() -> None:
+def test_a_second_drain_with_a_sooner_end_is_reported() -> None:
     play = running(3)
     delete(play, "worker-1", grace=60.0)
     play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
-    assert [told.reason for told in play.announced("MemberDraining")][1:] == [
+    assert [reported.reason for reported in play.announced("MemberDraining")][1:] == [
         "worker-1 has to leave (SIGTERM) and has only 10 s."
     ]
 
 
-def test_a_member_that_we_let_go_does_not_have_to_leave_once_more() -> None:
+def test_a_dismissed_member_is_not_drained_again() -> None:
     play = running(3, 2)
     play.tell(ScaleRequested(2))
     play.save("worker-0")
@@ -129,7 +129,7 @@ def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
     )
 
 
-def test_a_replacement_says_for_whom_it_is_and_whether_that_one_may_come_back() -> None:
+def test_a_replacement_names_the_member_it_replaces_and_whether_that_may_return() -> None:
     play = running(4, 4)
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
@@ -146,7 +146,7 @@ def test_a_replacement_of_a_silent_member_may_prove_not_to_be_needed() -> None:
     assert play.announced("ReplacementCreated")[0].reason.endswith("in case worker-1 does not come back.")
 
 
-def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follows() -> None:
+def test_a_running_generation_is_reported_once_with_the_step_before_it() -> None:
     play = Play(job(2))
     play.until_running(2)
     assert [a.reason for a in play.announced("GenerationRunning")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
@@ -154,24 +154,24 @@ def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follo
     play.crash("worker-1", step=30)
     play.until_next(2)
     play.run(5.0)
-    told = [a.reason for a in play.announced("GenerationRunning")]
-    assert told[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
+    reported = [a.reason for a in play.announced("GenerationRunning")]
+    assert reported[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
 
 
-def test_a_world_of_one_member_is_said_in_the_singular() -> None:
+def test_a_generation_of_one_member_is_reported_in_the_singular() -> None:
     play = Play(job(1))
     play.until_running(1)
     assert play.message == "generation 1.1 runs with 1 member"
 
 
 def ends_well(play: Play) -> None:
-    """Nobody is made any more, and no other world."""
+    """No member is created any more, and no generation forms."""
     play.until(lambda: play.ended() is not None, 20.0)
     assert (play.phase, str(play.generation)) == ("stopped", "1.1")
     assert not any(isinstance(action, CreatePod) for action in play.actions)
 
 
-def test_members_that_are_told_to_go_while_their_job_ends_get_no_successors() -> None:
+def test_members_that_are_drained_while_their_job_ends_get_no_replacements() -> None:
     play = running(2)
     play.tell(StopAsked("its ElasticJob was deleted", within=5.0))
     for member in ("worker-0", "worker-1"):
@@ -181,7 +181,7 @@ def test_members_that_are_told_to_go_while_their_job_ends_get_no_successors() ->
     ends_well(play)
 
 
-def test_the_grace_of_a_member_that_ends_behind_its_job_makes_no_new_world() -> None:
+def test_the_grace_of_a_member_that_ends_after_its_job_forms_no_generation() -> None:
     play = running(2)
     play.say(play["worker-1"], Leaving("SIGTERM", 6.0))
     before = sum(isinstance(action, CreatePod) for action in play.actions)

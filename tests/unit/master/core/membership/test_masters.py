@@ -1,4 +1,4 @@
-"""A master that follows another one, questions to members, the end, and the status."""
+"""A master that follows another one, diagnostics, the end of a job, and the status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.master.core.play import Play, running
 
 def successor(play: Play, *, saved: dict[str, object] | None = None, away: float = 1.0,
               clock_is_ahead: float = 0.0) -> Play:  # fmt: skip
-    """The master dies; another one takes over a while later, on a machine whose wall clock may be wrong."""
+    """The master dies, and another one takes over later, on a machine whose wall clock may be wrong."""
     left = json.loads(json.dumps(saved or play.saved))
     return Play(play.spec, term=play.term + 1, saved=left, actors=play.actors, now=play.now + away, master="m2",
                 clock_is_ahead=clock_is_ahead)  # fmt: skip
@@ -33,7 +33,7 @@ def test_a_new_master_adopts_what_runs_and_stops_nothing() -> None:
 
 @pytest.mark.parametrize("newer", [(0,), (0, 1), (0, 1, 2, 3)], ids=["one", "half", "all"])
 def test_a_rollback_over_a_wire_version_stops_no_job(newer: tuple[int, ...]) -> None:
-    """The sidecars of some pods are newer than the masters are again."""
+    """The masters were rolled back, and the sidecars of some pods are newer."""
     play = running(4)
     for number in newer:
         play[f"worker-{number}"].version = PROTOCOL_VERSION + 1
@@ -75,7 +75,7 @@ def test_a_worker_that_died_while_no_master_watched_is_found() -> None:
     assert [f.kind for f in after.faults()] == ["WorkersGone"]
 
 
-def test_a_member_that_a_new_master_sees_go_as_it_was_told_to_is_not_said_to_be_lost_unseen() -> None:
+def test_a_member_that_leaves_on_order_under_a_new_master_is_not_reported_as_lost_unseen() -> None:
     after = successor(running(3, 2))
     leaver = after["worker-2"]
     leaver.unheard = True
@@ -89,7 +89,7 @@ def test_a_member_that_a_new_master_sees_go_as_it_was_told_to_is_not_said_to_be_
     ]
 
 
-def test_a_member_that_a_new_master_has_told_to_be_lost_is_told_once() -> None:
+def test_a_member_that_a_new_master_has_reported_as_lost_is_reported_once() -> None:
     after = successor(running(3, 2))
     after["worker-2"].unheard = True
     after.run(0.05)
@@ -98,7 +98,7 @@ def test_a_member_that_a_new_master_has_told_to_be_lost_is_told_once() -> None:
     assert [fault.reason for fault in after.faults()] == ["worker-2 is lost: its machine is gone."]
 
 
-def test_members_that_went_while_no_master_watched_are_told_together() -> None:
+def test_members_that_went_while_no_master_watched_are_reported_together() -> None:
     play = running(4, 2)
     play["worker-1"].gone = play["worker-3"].gone = True
     after = successor(play)
@@ -107,7 +107,7 @@ def test_members_that_went_while_no_master_watched_are_told_together() -> None:
 
 
 def test_what_an_earlier_master_ordered_acknowledges_nothing_of_the_next_one() -> None:
-    """A sidecar says Started of the Start that an earlier master gave as its third order; a Stop is not done by it."""
+    """A sidecar answers the third order of an earlier master, a Start; that does not acknowledge a Stop."""
     play = running(4)
     after = successor(play)
     after.until(lambda: bool(after.announced("GenerationAdopted")))
@@ -118,7 +118,7 @@ def test_what_an_earlier_master_ordered_acknowledges_nothing_of_the_next_one() -
     after.say(started, Started(started.start.order, started.start.generation, (5,)))
     stops = len(after.sent(Stop, "worker-1"))
     after.run(3.0)
-    assert len(after.sent(Stop, "worker-1")) > stops, "it is repeated until it is done"
+    assert len(after.sent(Stop, "worker-1")) > stops, "the order is repeated until it is acknowledged"
 
 
 def test_a_start_that_an_earlier_master_gave_and_that_never_came_costs_no_restart() -> None:
@@ -138,7 +138,7 @@ def test_a_start_that_an_earlier_master_gave_and_that_never_came_costs_no_restar
 
 
 @pytest.mark.parametrize(("error", "used"), [("torch.distributed.DistBackendError", 0), ("ValueError", 1)])
-def test_ranks_that_are_gone_since_an_earlier_master_cost_a_restart_where_another_fails_by_itself(
+def test_ranks_that_ended_under_an_earlier_master_cost_a_restart_if_another_fails_by_itself(
     error: str, used: int
 ) -> None:
     after = successor(running(2))
@@ -164,7 +164,7 @@ def test_one_of_two_ranks_that_ended_while_no_master_watched_is_found() -> None:
     assert [each.generation for each in after.announced("WorkerExited")] == [generation]
 
 
-def test_a_failed_pod_that_is_kept_is_told_and_paid_for_once_whatever_masters_see_it() -> None:
+def test_a_kept_failed_pod_is_reported_and_charged_once_whatever_masters_see_it() -> None:
     play = running(4)
     failed = PodSeen(MemberId("worker-1"), PodUid("uid-1"), Role("worker"), RankIndex(1), "failed", "Error", 137)
     play["worker-1"].gone = True
@@ -179,7 +179,7 @@ def test_a_failed_pod_that_is_kept_is_told_and_paid_for_once_whatever_masters_se
     assert after.member("worker-4")["rank_index"] == 1
 
 
-def test_a_port_that_an_earlier_master_gave_out_is_not_used_again_though_its_member_never_heard_of_it() -> None:
+def test_a_port_that_an_earlier_master_assigned_is_not_used_again_though_its_member_never_received_it() -> None:
     play = running(2)
     port = play["worker-0"].start.master_port
     left = json.loads(json.dumps(play.saved))
@@ -240,7 +240,7 @@ def test_budgets_faults_and_checkpoints_outlive_the_master() -> None:
     assert after.status()["faults"] == play.status()["faults"]
 
 
-def test_stacks_are_collected_and_who_does_not_answer_is_missing() -> None:
+def test_stacks_are_collected_and_members_without_an_answer_are_missing() -> None:
     play = running(3)
     play.freeze("worker-2")
     play.tell(Asked("r1", "stacks"))
@@ -263,7 +263,7 @@ def test_a_job_that_is_stopped_stops_its_ranks_with_grace_and_ends_with_0() -> N
     assert play.phase == "stopped"
 
 
-def test_a_reason_that_is_a_sentence_is_told_with_one_full_stop() -> None:
+def test_a_reason_that_is_a_sentence_is_reported_with_one_full_stop() -> None:
     play = running(1)
     play.tell(StopAsked("The master was told to end (SIGTERM)."))
     assert play.announced("JobStopped")[0].reason == "The job is stopped: The master was told to end (SIGTERM)."
@@ -290,7 +290,7 @@ def test_a_hard_stop_waits_some_seconds_at_most_for_a_pod_that_is_never_shown() 
     assert sum(isinstance(action, EndJob) for action in play.actions) == 1
 
 
-def test_a_hard_stop_waits_for_nobody() -> None:
+def test_a_hard_stop_waits_for_no_member() -> None:
     play = running(2)
     play["worker-1"].stubborn = True
     play.tell(StopAsked("Ctrl-C twice", hard=True))
@@ -342,7 +342,7 @@ def test_what_the_status_says_while_a_member_is_frozen_and_after() -> None:
 
 
 def test_a_new_master_knows_which_rank_index_a_promoted_spare_has() -> None:
-    """Its pod says what it was made with: none. Taken for a spare, it would be in the world and in nobody's count."""
+    """Its pod still has no rank index. Taken for a spare, it would be in the generation but not counted."""
     play = running(4, 2, spares=1)
     play.lose("worker-0")
     play.until(lambda: play.is_running(4) and "worker-4" in play.world)
@@ -358,9 +358,9 @@ def test_a_new_master_knows_which_rank_index_a_promoted_spare_has() -> None:
     assert after.world == ["worker-4", "worker-1", "worker-2"]
 
 
-# -- who was left out ---------------------------------------------------------------------------------------------
+# -- excluded members ---------------------------------------------------------------------------------------------
 def left_out(away: float) -> Play:
-    """A member falls silent and is left out; the others train on, and another master comes."""
+    """A member falls silent and is excluded; the others continue training, and another master comes."""
     play = running(4, 3)
     play.creates_pods = False
     play["worker-1"].unheard = play["worker-1"].frozen = True
@@ -370,7 +370,7 @@ def left_out(away: float) -> Play:
     return successor(play, away=away)
 
 
-def test_who_was_left_out_stays_so_with_a_new_master_and_has_as_long_as_anybody_to_speak_to_it() -> None:
+def test_an_excluded_member_stays_so_under_a_new_master_and_has_the_usual_time_to_reach_it() -> None:
     after = left_out(away=30.0)
     after.run(1.0)
     row = next(m for m in after.status()["members"] if m["id"] == "worker-1")
@@ -382,7 +382,7 @@ def test_who_was_left_out_stays_so_with_a_new_master_and_has_as_long_as_anybody_
     assert not after.announced("MemberNotReady")
 
 
-def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
+def test_an_excluded_member_that_reaches_the_new_master_returns() -> None:
     after = left_out(away=30.0)
     after.run(1.0)
     after["worker-1"].unheard = after["worker-1"].frozen = False
@@ -393,7 +393,7 @@ def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
     assert not after.deleted()
 
 
-def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by_silence() -> None:
+def test_a_member_outside_the_generation_that_the_new_master_never_hears_is_judged_by_silence() -> None:
     play = running(3, 2, spares=1)
     play.until(lambda: "worker-3" in play.ready())
     play.run(2.0)
@@ -404,8 +404,8 @@ def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by
     assert not after.announced("MemberNotReady")
 
 
-def test_ranks_that_end_because_an_earlier_master_said_so_are_missed_and_cost_nothing() -> None:
-    """It was killed while they stopped: they say that they run, are taken over, and end. Found by seed 1140."""
+def test_ranks_that_end_on_the_order_of_an_earlier_master_are_missed_and_cost_nothing() -> None:
+    """The master was killed while they stopped: they report that they run, are adopted, and end. Found by seed 1140."""
     before = running(2)
     after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
     after.until(lambda: bool(after.announced("GenerationAdopted")))
@@ -419,8 +419,8 @@ def test_ranks_that_end_because_an_earlier_master_said_so_are_missed_and_cost_no
     assert after.restarts_used() == 0
 
 
-def test_a_member_that_comes_late_and_has_ended_a_generation_begun_past_the_lease_is_stopped_up_to_that() -> None:
-    """This master knows the one before it alone; a member that was told to end only that would never be ready again."""
+def test_a_late_member_that_has_ended_a_generation_started_without_the_lease_is_stopped_up_to_it() -> None:
+    """This master knows only the generation before it; a member ordered to end only that would never be ready again."""
     play = running(2)
     late, after_it = play["worker-0"], Generation(1, 2)
     late.unheard = True

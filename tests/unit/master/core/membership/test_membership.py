@@ -1,4 +1,4 @@
-"""Connections, identities, and what the platform says."""
+"""Connections, identities, and the pods that the platform shows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def hello(play: Play, member: str, **changes: object) -> Hello:
     return replace(said, **changes)  # type: ignore[arg-type]
 
 
-def test_the_first_world_forms_in_the_step_in_which_the_last_member_is_ready() -> None:
+def test_the_first_generation_forms_in_the_step_in_which_the_last_member_is_ready() -> None:
     play = Play(job(4))
     assert play.until_running(4) < START_SECONDS + 0.1
 
 
-def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> None:
+def test_with_min_ready_the_first_generation_waits_for_members_that_are_starting() -> None:
     play = Play(job(3, 1))
     play.creates_pods = False
     play.run(0.1)
@@ -48,7 +48,7 @@ def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> N
     assert play.announced("MemberNotReady")
 
 
-def test_a_ready_spare_takes_the_place_of_a_member_that_is_too_late_which_stands_by_when_it_comes() -> None:
+def test_a_ready_spare_gets_the_rank_index_of_a_late_member_which_becomes_a_spare() -> None:
     play = Play(job(2, 1, spares=1))
     play.creates_pods = False
     play.run(0.1)
@@ -69,8 +69,8 @@ def test_a_ready_spare_takes_the_place_of_a_member_that_is_too_late_which_stands
     assert not play.deleted()
 
 
-def test_a_place_is_taken_once_where_a_spare_and_a_member_too_many_are_there_for_it_at_once() -> None:
-    """After a pause of the master's, what came meanwhile is told at once: a spare, and a smaller job."""
+def test_a_rank_index_is_assigned_once_if_a_spare_and_a_surplus_member_compete_for_it() -> None:
+    """After a pause of the master all events of that time come at once: a spare, and a smaller job."""
     play = Play(job(4, 1, spares=1))
     play.creates_pods = False
     play.run(0.1)
@@ -84,11 +84,11 @@ def test_a_place_is_taken_once_where_a_spare_and_a_member_too_many_are_there_for
     _come(play, 4)
     play.tell(ScaleRequested(2))
     play.run(5)
-    told = [each.reason for each in play.announced("SparePromoted")]
-    assert told == ["worker-4 takes rank index 1 instead of worker-1."]
+    reported = [each.reason for each in play.announced("SparePromoted")]
+    assert reported == ["worker-4 takes rank index 1 instead of worker-1."]
 
 
-def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_room() -> None:
+def test_with_min_ready_the_first_generation_does_not_wait_for_an_unschedulable_pod() -> None:
     play = Play(job(3, 1))
     play.creates_pods = False
     play.run(0.1)
@@ -101,8 +101,8 @@ def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_ro
     assert len(play.world) == 2
 
 
-def test_a_world_waits_for_a_member_that_has_come_late_and_still_runs_an_earlier_generation() -> None:
-    """However long the first world has waited already: two worlds would write to one checkpoint."""
+def test_a_generation_waits_for_a_late_member_that_still_runs_an_earlier_generation() -> None:
+    """However long the first generation has waited already: two trainings would write to one checkpoint."""
     play = Play(job(2, 1))
     play.creates_pods = False
     play.run(0.1)
@@ -141,11 +141,11 @@ def test_a_hello_that_cannot_be_right_is_refused_with_the_reason(change: dict[st
     assert len(refused) == 1
     assert sentence in refused[0].reason
     assert [a.session for a in actions if isinstance(a, CloseSession)] == ["stranger"]
-    assert [a.session for a in play.say(play["worker-1"], Ping(1))] == [before], "the real one is not disturbed"
+    assert [a.session for a in play.say(play["worker-1"], Ping(1))] == [before], "the real member is not disturbed"
 
 
-def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and_told_of_once() -> None:
-    """While masters are rolled forward: pods are made with the new version already."""
+def test_a_sidecar_of_a_newer_version_tries_again_and_again_and_is_reported_once() -> None:
+    """While masters are upgraded, new pods already have the new version."""
     play = running(2)
     newer = hello(play, "worker-1", version=PROTOCOL_VERSION + 1)
     for session in ("first", "second", "third"):
@@ -156,17 +156,17 @@ def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and
     assert len(play.announced("SidecarRejected")) == 1
     assert not play.deleted()
     play.connect(play["worker-1"])
-    assert play.say(play["worker-1"], Ping(1)), "its masters are of its version again"
+    assert play.say(play["worker-1"], Ping(1)), "the master has its version now"
 
 
-def test_a_member_is_welcomed_again_in_the_middle_of_its_tickets_life_for_as_long_as_it_is_linked() -> None:
+def test_a_connected_member_is_welcomed_again_in_the_middle_of_its_tickets_life() -> None:
     play = running(2)
     welcomes = len(play.sent(Welcome, "worker-1"))
     for renewed in (1, 2):
         play.until(lambda: len(play.sent(Welcome, "worker-1")) == welcomes + renewed, TICKET_EVERY + 1.0)  # noqa: B023
 
 
-def test_a_member_that_the_platform_has_not_shown_is_asked_to_come_again_soon() -> None:
+def test_a_member_that_the_platform_has_not_listed_is_to_try_again_soon() -> None:
     play = Play(job(2))
     play.creates_pods = False
     play.run(0.1)
@@ -197,7 +197,7 @@ def test_a_newer_connection_of_the_same_pod_replaces_the_older() -> None:
     assert play.tell(SidecarSaid(old, Report(NO_GENERATION, "ready"))) == []
     play["worker-1"].session = "newer"
     play.run(10)
-    assert play.generation == generation, "training went on"
+    assert play.generation == generation, "training continued"
 
 
 def test_a_sidecar_that_reattaches_costs_nothing() -> None:
@@ -216,7 +216,7 @@ def test_a_sidecar_that_comes_back_without_its_workers_is_a_fault() -> None:
     assert [f.kind for f in play.faults()] == ["WorkersGone"]
 
 
-def test_a_restarted_sidecar_has_a_while_to_find_its_workers_again() -> None:
+def test_a_restarted_sidecar_has_time_to_find_its_workers_again() -> None:
     play = running(2)
     generation, play["worker-1"].running = play["worker-1"].running, NO_GENERATION
     play.reconnect("worker-1", highest=NO_GENERATION)
@@ -227,7 +227,7 @@ def test_a_restarted_sidecar_has_a_while_to_find_its_workers_again() -> None:
     assert not play.faults()
 
 
-def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
+def test_a_restarted_sidecar_that_finds_no_workers_in_time_is_a_fault() -> None:
     play = running(2)
     play["worker-1"].running = NO_GENERATION
     play.reconnect("worker-1", highest=NO_GENERATION)
@@ -235,7 +235,7 @@ def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
     assert [f.kind for f in play.faults()] == ["WorkersGone"]
 
 
-def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_the_next_generation() -> None:
+def test_the_check_of_a_restarted_sidecar_does_not_outlive_its_generation() -> None:
     play = running(2)
     play.reconnect("worker-1", highest=NO_GENERATION)
     play["worker-1"].running = NO_GENERATION
@@ -279,8 +279,8 @@ def test_a_new_connection_gets_pending_orders_at_once() -> None:
     assert [type(a.message) for a in actions if isinstance(a, Send)] == [Welcome, Stop]
 
 
-def test_a_member_that_still_runs_an_old_generation_is_told_to_stop_it() -> None:
-    """One that was never told to stop it: a spare."""
+def test_a_member_that_still_runs_an_old_generation_is_ordered_to_stop_it() -> None:
+    """A spare, which was never ordered to stop it."""
     play = running(2, spares=1)
     play.run(3)
     play.crash("worker-0")
@@ -300,7 +300,7 @@ def test_what_is_not_in_the_platforms_list_is_gone() -> None:
     play.until_running(2)
 
 
-def test_a_pod_that_is_never_heard_is_given_up_and_replaced() -> None:
+def test_a_pod_that_is_never_heard_is_deleted_and_replaced() -> None:
     play = Play(job(2))
     play.until(lambda: "worker-1" in play.actors)
     play.freeze("worker-1")
@@ -336,11 +336,11 @@ def test_ranks_follow_rank_indexes_and_count_every_worker_process() -> None:
     play = Play(job(3, nproc=2))
     play.until_running(3)
     starts = {s.member: s.message for s in play.sent(Start)}
-    told = [(s.group_rank, s.first_rank, s.nproc, s.world_size, s.rank_index) for _m, s in sorted(starts.items())]  # type: ignore[union-attr]
-    assert told == [(0, 0, 2, 6, 0), (1, 2, 2, 6, 1), (2, 4, 2, 6, 2)]
+    reported = [(s.group_rank, s.first_rank, s.nproc, s.world_size, s.rank_index) for _m, s in sorted(starts.items())]  # type: ignore[union-attr]
+    assert reported == [(0, 0, 2, 6, 0), (1, 2, 2, 6, 1), (2, 4, 2, 6, 2)]
 
 
-def test_the_line_of_the_rendezvous_is_announced_for_every_member() -> None:
+def test_the_rendezvous_line_is_reported_for_every_member() -> None:
     play = Play(job(2, nproc=2))
     play.until_running(2)
     lines = [dict(a.detail) for a in play.announced("GenerationStarted")]
@@ -371,7 +371,7 @@ def test_a_pod_that_is_evicted_before_its_template_has_come_does_not_fail_the_jo
     assert not play.announced("JobFailed")
 
 
-def test_a_pod_that_ends_well_after_all_that_trained_are_lost_costs_a_relaunch_only() -> None:
+def test_a_pod_that_ends_with_0_after_all_trained_members_are_lost_costs_only_a_relaunch() -> None:
     play = running(1)
     play.lose("worker-0")
     play.until(lambda: "worker-1" in play.actors)
@@ -381,7 +381,7 @@ def test_a_pod_that_ends_well_after_all_that_trained_are_lost_costs_a_relaunch_o
     assert play.announced("MemberFailed")
 
 
-def test_a_command_that_ended_well_beside_members_that_work_costs_a_relaunch_only() -> None:
+def test_a_command_that_ended_with_0_beside_working_members_costs_only_a_relaunch() -> None:
     play = running(2)
     actor = play["worker-0"]
     play.tell(PodSeen(actor.id, actor.uid, WORKER, actor.rank_index, "succeeded", "Completed", exit_code=0))

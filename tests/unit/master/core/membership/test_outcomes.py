@@ -1,4 +1,4 @@
-"""Pods that end with code 0 by the word of a master that is no more."""
+"""Pods that end with code 0 on the order of an earlier master."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.master.core.play import Play, job, names, running
 
 
 def ends(play: Play, member: str) -> PodSeen:
-    """Its ranks have, and an earlier master, which knows it of all, has told it to finish; nobody told this one."""
+    """Its ranks have ended, and an earlier master, which knew that of all ranks, ordered it to finish."""
     actor = play[member]
     actor.running, actor.finished, actor.unheard, actor.session, actor.failed = NO_GENERATION, True, True, "", 0
     return play.pod(actor)
@@ -30,8 +30,8 @@ def taken_over(before: Play) -> Play:
     return after
 
 
-def test_a_world_that_an_earlier_master_has_told_to_finish_has_succeeded() -> None:
-    """Nobody makes the pods of a Job that have succeeded anew, so the last member would wait for ever."""
+def test_a_generation_that_an_earlier_master_ordered_to_finish_has_succeeded() -> None:
+    """No controller recreates the succeeded pods of a Job, so the last member would wait for ever."""
     play = taken_over(adopted(3, least=2))
     for member in ("train-0", "train-1"):
         play.tell(ends(play, member))
@@ -41,11 +41,11 @@ def test_a_world_that_an_earlier_master_has_told_to_finish_has_succeeded() -> No
     play.until(lambda: play.ended() is not None, 10)
     assert play.exit_code == 0
     assert [send.member for send in play.sent(Finish)] == ["train-2"]
-    assert not play.deleted(), "a Job would make them anew"
+    assert not play.deleted(), "a Job would recreate them"
 
 
 @pytest.mark.parametrize("is_adopted", [True, False])
-def test_a_fault_of_those_that_were_not_told_changes_nothing_about_it(is_adopted: bool) -> None:
+def test_a_fault_of_members_without_that_order_does_not_change_the_success(is_adopted: bool) -> None:
     before = adopted(3, least=2) if is_adopted else running(3, 2)
     play = taken_over(before)
     first, second, last = sorted(play.actors)
@@ -73,7 +73,7 @@ def test_it_is_known_from_the_first_list_too() -> None:
     assert not after.faults()
 
 
-def test_in_a_world_of_this_masters_own_such_an_end_is_a_fault() -> None:
+def test_in_a_generation_of_this_master_such_an_end_is_a_fault() -> None:
     play = running(3, 2)
     play.tell(ends(play, "worker-1"))
     assert play.sent(Stop)
@@ -81,7 +81,7 @@ def test_in_a_world_of_this_masters_own_such_an_end_is_a_fault() -> None:
     play.until_next(2)
 
 
-def test_one_that_was_told_to_leave_proves_nothing() -> None:
+def test_the_end_of_a_member_that_was_ordered_to_leave_proves_nothing() -> None:
     play = taken_over(running(3, 2))
     pod = play.pod(play["worker-1"])
     play.tell(replace(pod, phase="terminating", reason="it was deleted", grace=10.0))
@@ -91,8 +91,8 @@ def test_one_that_was_told_to_leave_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_suspended", [False, True])
-def test_nobody_is_told_to_leave_before_a_status_without_it_is_saved(is_suspended: bool) -> None:
-    """It ends with code 0. Who has read of a world with it would take that for the end of the job."""
+def test_a_member_is_not_ordered_to_leave_before_a_status_without_it_is_saved(is_suspended: bool) -> None:
+    """It ends with code 0; a master that reads a status with it would take that for the end of the job."""
     play = running(3, 2)
     play.save("worker-0")
     play.saves_status = False
@@ -110,7 +110,7 @@ def test_nobody_is_told_to_leave_before_a_status_without_it_is_saved(is_suspende
 
 
 def without_hooks(*members: str) -> Play:
-    """These have no template; the others are ready, and wait for them."""
+    """These members have no template; the others are ready and wait for them."""
     play = Play(job(2))
     play.run(1.0)
     for member in members:
@@ -119,7 +119,7 @@ def without_hooks(*members: str) -> Play:
     return play
 
 
-def test_a_command_that_ends_well_where_nobody_was_ever_ready_has_run_without_its_ranks() -> None:
+def test_a_command_that_ends_with_0_before_any_member_was_ready_has_run_without_its_ranks() -> None:
     play = without_hooks("worker-0", "worker-1")
     play.tell(ends(play, "worker-1"))
     play.until(lambda: play.ended() is not None)
@@ -127,7 +127,7 @@ def test_a_command_that_ends_well_where_nobody_was_ever_ready_has_run_without_it
     assert "it ran alone, without RANK and WORLD_SIZE" in play.announced("JobFailed")[0].reason
 
 
-def test_a_new_master_asks_the_members_whether_they_were_ever_ready() -> None:
+def test_a_new_master_learns_from_the_members_if_they_were_ever_ready() -> None:
     before = without_hooks("worker-1")
     after = successor(before)
     after.tell(ends(after, "worker-1"))

@@ -1,4 +1,4 @@
-"""What members and users are told about connections and silence, word for word: each reason is a log line."""
+"""The reasons about connections and silence, word for word: each is a log line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORKER = Role("worker")
 
 def refused(play: Play, session: str, member: str, uid: str = "", job_name: str = "digits",
             version: int = PROTOCOL_VERSION) -> Refused | None:  # fmt: skip
-    """A Hello that is like the member's own in all that is not said here."""
+    """Sends a Hello that differs from the member's own in these fields."""
     own = play.actors.get(member)
     hello = Hello(JobName(job_name), MemberId(member), PodUid(uid or (own.uid if own else "u")), WORKER, RankIndex(1),
                   "token", version=version)  # fmt: skip
@@ -36,7 +36,7 @@ def refused(play: Play, session: str, member: str, uid: str = "", job_name: str 
 
 
 # -- Hello --------------------------------------------------------------------------------------------------------
-def test_a_hello_of_another_job_is_refused_for_good_and_told() -> None:
+def test_a_hello_of_another_job_is_refused_for_good_and_reported() -> None:
     play = running(2)
     answer = refused(play, "s", "worker-1", job_name="letters")
     assert answer is not None
@@ -45,7 +45,7 @@ def test_a_hello_of_another_job_is_refused_for_good_and_told() -> None:
     assert [(a.reason, a.member) for a in play.announced("SidecarRejected")] == [(answer.reason, "worker-1")]
 
 
-def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_once() -> None:
+def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_reported_once() -> None:
     play = running(2)
     uid = play["worker-1"].uid
     for session, other in (("a", "x"), ("b", "x"), ("c", "y")):
@@ -60,7 +60,7 @@ def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_on
     assert {a.severity for a in play.announced("SidecarRejected")} == {"warning"}
 
 
-def test_a_pod_that_the_platform_has_not_shown_is_asked_again_and_nobody_is_told() -> None:
+def test_a_pod_that_the_platform_has_not_listed_tries_again_and_is_not_reported() -> None:
     play = Play(job(2))
     play.creates_pods = False
     play.run(0.1)
@@ -71,7 +71,7 @@ def test_a_pod_that_the_platform_has_not_shown_is_asked_again_and_nobody_is_told
     assert not play.announced("SidecarRejected")
 
 
-def test_a_sidecar_of_a_newer_version_is_told_what_to_do() -> None:
+def test_the_refusal_of_a_newer_version_says_what_to_do() -> None:
     play = running(2)
     answer = refused(play, "s", "worker-1", version=PROTOCOL_VERSION + 1)
     assert answer is not None
@@ -84,7 +84,7 @@ def test_a_sidecar_of_a_newer_version_is_told_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_pod_that_is_past_is_told_why_and_nobody_else_is(fails: bool) -> None:
+def test_a_past_pod_learns_why_it_is_refused_and_the_refusal_is_not_reported(fails: bool) -> None:
     play = running(3, 2)
     if fails:
         play.fail("worker-2")
@@ -108,7 +108,7 @@ def test_an_older_connection_is_closed_for_the_newer_one() -> None:
     assert [s.reason for s in play.sent(Welcome)] == ["worker-1 is connected."]
 
 
-def test_a_welcome_says_the_jobs_policy() -> None:
+def test_a_welcome_has_the_jobs_policy() -> None:
     play = Play(job(1, silent_after=7.0, stop_grace=0.3, handler_grace=4.0, save_grace=50.0))
     play.until_running(1)
     message = play.sent(Welcome)[0].message
@@ -118,7 +118,7 @@ def test_a_welcome_says_the_jobs_policy() -> None:
     assert not message.hands_off
 
 
-def test_a_new_ticket_is_given_to_who_is_linked_alone() -> None:
+def test_only_a_connected_member_receives_a_new_ticket() -> None:
     play = running(2)
     play.run(TICKET_EVERY)
     (renewed,) = play.sent(Welcome, "worker-1")
@@ -128,7 +128,7 @@ def test_a_new_ticket_is_given_to_who_is_linked_alone() -> None:
     assert len(play.sent(Welcome, "worker-1")) == 1
 
 
-def test_the_workers_that_a_restarted_sidecar_does_not_find_are_told() -> None:
+def test_workers_that_a_restarted_sidecar_does_not_find_are_reported() -> None:
     play = running(2)
     play["worker-1"].running = Generation(0, 0)
     play.reconnect("worker-1", highest=Generation(0, 0))
@@ -137,7 +137,7 @@ def test_the_workers_that_a_restarted_sidecar_does_not_find_are_told() -> None:
     assert gone.reason == "worker-1's sidecar was restarted and finds no worker processes of generation 1.1."
 
 
-def test_the_workers_that_a_sidecar_says_are_gone_are_told() -> None:
+def test_workers_that_a_sidecar_reports_as_gone_are_reported() -> None:
     play = running(2)
     play["worker-1"].running = Generation(0, 0)
     play.reconnect("worker-1")
@@ -146,7 +146,7 @@ def test_the_workers_that_a_sidecar_says_are_gone_are_told() -> None:
     assert gone.reason == "worker-1 reports that none of its worker processes of generation 1.1 is left."
 
 
-def test_what_is_left_of_an_earlier_job_is_stopped_by_its_name() -> None:
+def test_a_leftover_of_an_earlier_job_is_stopped_by_its_generation() -> None:
     play = Play(job(1))
     play.creates_pods = False
     play.run(0.1)
@@ -160,7 +160,7 @@ def test_what_is_left_of_an_earlier_job_is_stopped_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_a_stop_has_the_graces_of_the_job_and_a_hard_one_none(hard: bool) -> None:
+def test_a_stop_has_the_grace_periods_of_the_job_and_a_hard_one_none(hard: bool) -> None:
     play = running(2, stop_grace=0.3, handler_grace=4.0, save_grace=50.0)
     if hard:
         play.tell(StopAsked("Ctrl-C twice", hard=True))
@@ -174,16 +174,16 @@ def test_a_stop_has_the_graces_of_the_job_and_a_hard_one_none(hard: bool) -> Non
 
 
 # -- silence ------------------------------------------------------------------------------------------------------
-def test_a_member_that_peers_reach_is_told_of_once_with_who_reaches_it_and_what_it_does() -> None:
+def test_a_member_that_peers_reach_is_reported_once_with_those_peers_and_what_it_does() -> None:
     play = running(4)
     play["worker-2"].unheard = True
     play.run(10)
-    (told,) = play.announced("MasterCannotReachMember")
-    assert told.reason == (
+    (reported,) = play.announced("MasterCannotReachMember")
+    assert reported.reason == (
         "worker-2 has been silent for 3.0 s, but worker-0, worker-1, worker-3 can reach it: "
         "it is not replaced and continues training."
     )
-    assert (told.member, told.severity) == ("worker-2", "warning")
+    assert (reported.member, reported.severity) == ("worker-2", "warning")
     first, later = play.sent(Probe)[0], play.sent(Probe)[-1]
     assert isinstance(first.message, Probe)
     assert (first.message.member, first.message.address, first.message.port) == ("worker-2", "127.0.0.1", 9000)
@@ -191,17 +191,17 @@ def test_a_member_that_peers_reach_is_told_of_once_with_who_reaches_it_and_what_
     assert later.reason == f"worker-2 is still silent. {later.member} is asked to probe it."
 
 
-def test_of_a_spare_that_peers_reach_it_is_not_said_that_it_trains() -> None:
+def test_a_spare_that_peers_reach_is_not_reported_as_training() -> None:
     play = running(3, spares=1)
     play.until(lambda: "worker-3" in play.ready())
     play.run(2)
     play["worker-3"].unheard = True
     play.run(10)
-    (told,) = play.announced("MasterCannotReachMember")
-    assert told.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is not replaced.")
+    (reported,) = play.announced("MasterCannotReachMember")
+    assert reported.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is not replaced.")
 
 
-def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
+def test_a_member_without_peers_is_probed_by_the_master() -> None:
     play = running(1)
     play.creates_pods = False
     play.freeze("worker-0")
@@ -214,7 +214,7 @@ def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
 
 
 @pytest.mark.parametrize(("is_replaced", "place"), [(False, "with rank index 1"), (True, "as a spare")])
-def test_a_member_that_speaks_again_is_told_of_with_its_place(is_replaced: bool, place: str) -> None:
+def test_a_returned_member_is_reported_with_its_rank_index(is_replaced: bool, place: str) -> None:
     play = running(4, 3, max_relaunches=10 if is_replaced else 0)
     play.freeze("worker-1")
     play.until(lambda: bool(play.announced("MemberSilent")), 5)
@@ -226,10 +226,10 @@ def test_a_member_that_speaks_again_is_told_of_with_its_place(is_replaced: bool,
     assert back.member == "worker-1"
 
 
-def test_a_pause_of_the_master_is_told_with_its_length() -> None:
+def test_a_pause_of_the_master_is_reported_with_its_length() -> None:
     play = running(2)
     play.now += 20.0
     play.tell(Stalled(20.0))
-    (told,) = play.announced("MasterStalled")
-    assert told.reason == "The master was paused for 20 s; it ignores the silence of members in that time."
-    assert told.severity == "warning"
+    (reported,) = play.announced("MasterStalled")
+    assert reported.reason == "The master was paused for 20 s; it ignores the silence of members in that time."
+    assert reported.severity == "warning"

@@ -1,4 +1,4 @@
-"""Members that are not heard: who is asked, who is left out, who is left alone, and how they come back."""
+"""Silent members: which are probed, excluded or kept, and how they return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def created(play: Play) -> list[CreatePod]:
     return [a for a in play.actions if isinstance(a, CreatePod)]
 
 
-def test_a_frozen_member_is_left_out_after_peers_could_not_reach_it() -> None:
+def test_a_frozen_member_is_excluded_after_peers_could_not_reach_it() -> None:
     play = running(4, 3)
     play.freeze("worker-2")
     took = play.until_running(3)
@@ -32,7 +32,7 @@ def test_a_frozen_member_is_left_out_after_peers_could_not_reach_it() -> None:
     assert {s.message.member for s in play.sent(Probe)} == {MemberId("worker-2")}  # type: ignore[union-attr]
 
 
-def test_with_a_spare_the_world_is_whole_again_as_soon_as_the_verdict_is_in() -> None:
+def test_with_a_spare_the_generation_is_complete_again_at_the_verdict() -> None:
     play = running(4, spares=1)
     play.run(3)
     play.freeze("worker-1")
@@ -41,7 +41,7 @@ def test_with_a_spare_the_world_is_whole_again_as_soon_as_the_verdict_is_in() ->
     assert play.places()["worker-4"].rank_index == 1
 
 
-def test_a_replacement_from_nothing_is_started_at_the_first_doubt() -> None:
+def test_a_replacement_is_created_at_the_first_suspicion() -> None:
     play = running(4)
     play.freeze("worker-1")
     play.until(lambda: bool(created(play)), 2.0)
@@ -59,7 +59,7 @@ def test_a_replacement_that_is_not_needed_stays_as_a_spare() -> None:
     assert play.state_of("worker-4") == "spare"
 
 
-def test_a_member_that_its_peers_reach_is_left_alone() -> None:
+def test_a_member_that_its_peers_reach_is_not_replaced() -> None:
     play = running(4)
     play["worker-2"].unheard = True
     play.run(15)
@@ -73,7 +73,7 @@ def test_a_member_that_its_peers_reach_is_left_alone() -> None:
     assert not play.faults()
 
 
-def test_where_most_are_silent_at_once_the_master_suspects_itself() -> None:
+def test_if_most_members_are_silent_at_once_the_master_suspects_itself() -> None:
     play = running(4)
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
         play[member].unheard = True
@@ -87,7 +87,7 @@ def test_where_most_are_silent_at_once_the_master_suspects_itself() -> None:
     assert play.generation.number == 1
 
 
-def test_two_of_four_frozen_at_once_are_both_left_out() -> None:
+def test_two_of_four_frozen_at_once_are_both_excluded() -> None:
     play = running(4, 2)
     play.freeze("worker-1")
     play.freeze("worker-2")
@@ -101,7 +101,7 @@ def test_a_single_member_is_probed_by_the_master() -> None:
     assert "the master cannot reach it either" in play.announced("MemberSilent")[0].reason
 
 
-def test_a_pause_of_the_master_is_nobody_elses_silence() -> None:
+def test_a_pause_of_the_master_does_not_count_as_silence_of_members() -> None:
     play = running(4)
     play.now += 20.0
     play.tell(Stalled(20.0))
@@ -110,7 +110,7 @@ def test_a_pause_of_the_master_is_nobody_elses_silence() -> None:
     assert play.generation.number == 1
 
 
-def test_a_member_in_doubt_has_its_whole_time_again_after_a_pause_of_the_master() -> None:
+def test_a_suspected_member_has_its_whole_time_again_after_a_pause_of_the_master() -> None:
     play = running(4, 3)
     play.freeze("worker-1")
     play.until(lambda: bool(play.sent(Probe)))
@@ -120,7 +120,7 @@ def test_a_member_in_doubt_has_its_whole_time_again_after_a_pause_of_the_master(
     assert took == pytest.approx(SILENT_AFTER)
 
 
-def test_a_silent_member_has_time_to_connect_and_speak_after_a_pause_of_the_master() -> None:
+def test_a_silent_member_has_time_to_reconnect_after_a_pause_of_the_master() -> None:
     play = running(4)
     play.freeze("worker-1")
     play.run(19)
@@ -131,7 +131,7 @@ def test_a_silent_member_has_time_to_connect_and_speak_after_a_pause_of_the_mast
     assert play.deleted() == ["worker-1"]
 
 
-def test_a_member_in_doubt_has_the_patience_that_was_edited_meanwhile() -> None:
+def test_a_suspected_member_has_the_silent_after_that_was_edited_meanwhile() -> None:
     play = running(4, 3)
     play.freeze("worker-1")
     play.until(lambda: bool(play.sent(Probe)))
@@ -150,18 +150,18 @@ def test_at_the_end_of_the_job_a_member_is_waited_for_until_it_is_silent() -> No
 
 
 @pytest.mark.parametrize("member", ["worker-0", "worker-9"])
-def test_what_the_master_found_of_one_that_is_in_no_doubt_any_more_changes_nothing(member: str) -> None:
+def test_a_direct_probe_of_a_member_that_is_no_longer_suspected_changes_nothing(member: str) -> None:
     assert running(2).tell(MemberProbed(MemberId(member), False)) == []
 
 
-def test_a_pause_in_which_nobody_could_be_doubted_is_not_told() -> None:
+def test_a_pause_too_short_for_any_suspicion_is_not_reported() -> None:
     play = running(2, silent_after=10.0)
-    for lost, told in ((0.3, 0), (5.9, 0), (6.1, 1)):
+    for lost, reported in ((0.3, 0), (5.9, 0), (6.1, 1)):
         play.tell(Stalled(lost))
-        assert len(play.announced("MasterStalled")) == told
+        assert len(play.announced("MasterStalled")) == reported
 
 
-def test_one_that_thaws_does_not_disturb_the_new_generation_and_stays_as_a_spare() -> None:
+def test_a_thawed_member_does_not_disturb_the_new_generation_and_stays_as_a_spare() -> None:
     play = running(4)
     play.freeze("worker-1")
     play.until_next(4, 10)
@@ -173,7 +173,7 @@ def test_one_that_thaws_does_not_disturb_the_new_generation_and_stays_as_a_spare
     assert play.announced("MemberReturned")
 
 
-def test_one_that_thaws_before_a_replacement_is_there_takes_its_place_again() -> None:
+def test_a_member_that_thaws_before_its_replacement_comes_keeps_its_rank_index() -> None:
     play = running(4, 3, max_relaunches=0)
     play.freeze("worker-1")
     play.until_running(3, 10)
@@ -218,7 +218,7 @@ def test_reports_do_not_grow_with_the_number_of_members() -> None:
     assert play.actions == [] or all(type(a).__name__ != "Send" for a in play.actions)
 
 
-def test_after_a_pause_of_the_master_no_pod_is_made_for_a_doubt_that_is_older() -> None:
+def test_after_a_pause_of_the_master_no_pod_is_created_for_an_older_suspicion() -> None:
     play = running(4)
     play["worker-3"].unheard = True
     play.run(8)
@@ -233,7 +233,7 @@ def test_after_a_pause_of_the_master_no_pod_is_made_for_a_doubt_that_is_older() 
     assert "worker-5" not in play.actors
 
 
-def test_no_member_is_made_for_a_job_that_fails_when_its_silent_member_is_waited_for_no_more() -> None:
+def test_no_member_is_created_for_a_job_that_fails_when_it_stops_waiting_for_its_silent_member() -> None:
     play = Play(job(2, max_restarts=0, spares=1))
     play.until_running(2)
     play.run(5.0)

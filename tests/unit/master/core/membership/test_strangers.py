@@ -1,4 +1,4 @@
-"""Pods of another installation: their sidecars hold another key, and what runs in them goes on without this master."""
+"""Pods of another installation: their sidecars hold another key, and their training continues unsupervised."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state_of(play: Play, member: str) -> str:
     return str(next(m["state"] for m in members if m["id"] == member))
 
 
-def test_no_generation_forms_beside_them_and_none_of_them_is_deleted() -> None:
+def test_no_generation_forms_beside_strangers_and_none_of_them_is_deleted() -> None:
     play = reinstalled()
     play.appears("train-2", 2)
     play.run(LONG)
@@ -59,7 +59,7 @@ def test_no_generation_forms_beside_them_and_none_of_them_is_deleted() -> None:
     assert not play.announced("MemberNotReady")
 
 
-def test_when_the_last_of_them_is_gone_the_world_forms_of_those_that_were_made_anew() -> None:
+def test_when_the_last_stranger_is_gone_a_generation_forms_of_the_recreated_pods() -> None:
     play = reinstalled()
     play.appears("train-2", 2)
     for index in range(2):
@@ -76,7 +76,7 @@ def test_when_the_last_of_them_is_gone_the_world_forms_of_those_that_were_made_a
     assert play.world == ["train-0", "train-1", "train-2"]
 
 
-def test_those_that_are_there_begin_when_the_last_of_them_is_gone_for_good() -> None:
+def test_the_present_members_start_when_the_last_stranger_is_gone_for_good() -> None:
     play = reinstalled(1)
     play.appears("train-2", 2)
     play.run(10.0)
@@ -85,7 +85,7 @@ def test_those_that_are_there_begin_when_the_last_of_them_is_gone_for_good() -> 
     assert play.world == ["train-2"]
 
 
-def test_one_that_terminates_may_train_until_all_of_it_has_ended_and_keeps_its_grace() -> None:
+def test_a_terminating_stranger_may_train_until_it_has_ended_and_keeps_its_grace() -> None:
     play = reinstalled(1)
     play.appears("train-2", 2)
     old = play["train-0"]
@@ -99,7 +99,7 @@ def test_one_that_terminates_may_train_until_all_of_it_has_ended_and_keeps_its_g
     play.until_running(1)
 
 
-def test_one_that_was_seen_before_it_ran_has_nobody_who_started_it_and_stands_in_nobodys_way() -> None:
+def test_a_stranger_that_was_seen_before_it_ran_blocks_no_generation() -> None:
     play = reinstalled(0)
     pod = PodSeen(MemberId("train-0"), PodUid("old"), Role("worker"), RankIndex(0), "pending", has_another_key=True)
     play.tell(pod)
@@ -112,7 +112,7 @@ def test_one_that_was_seen_before_it_ran_has_nobody_who_started_it_and_stands_in
     assert len(play.announced("KeyMismatch")) == 1
 
 
-def test_a_world_that_runs_already_does_not_change_its_size_while_it_could_not_form_again() -> None:
+def test_a_running_generation_is_not_resized_while_it_could_not_form_again() -> None:
     play = reinstalled(0)
     play.appears("train-1", 1)
     play.until_running(1, limit=120.0)
@@ -127,7 +127,7 @@ def test_a_world_that_runs_already_does_not_change_its_size_while_it_could_not_f
     play.until_running(2)
 
 
-def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_train_on() -> None:
+def test_a_master_that_has_lost_the_key_lets_the_earlier_generation_continue() -> None:
     before = running(3)
     for actor in before.actors.values():
         actor.stranger = True
@@ -145,7 +145,7 @@ def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_trai
     assert play.world == ["worker-3", "worker-4", "worker-5"]
 
 
-def test_one_whose_sidecar_has_ended_is_left_alone_too() -> None:
+def test_a_stranger_whose_sidecar_has_ended_is_not_deleted_either() -> None:
     play = reinstalled(1)
     play.appears("train-2", 2)
     play.tell(replace(play.pod(play["train-0"]), sidecar_ended="has ended with exit code 1"))
@@ -154,7 +154,7 @@ def test_one_whose_sidecar_has_ended_is_left_alone_too() -> None:
     assert not play.sent(Start)
 
 
-def test_a_job_is_over_when_all_of_them_have_ended_well() -> None:
+def test_a_job_is_over_when_all_strangers_have_ended_with_0() -> None:
     play = reinstalled()
     play.appears("train-2", 2)
     play.run(10.0)
@@ -173,7 +173,7 @@ def test_a_job_is_over_when_all_of_them_have_ended_well() -> None:
     assert not play.deleted()
 
 
-def test_where_one_of_them_failed_the_places_of_all_that_ended_are_free_again() -> None:
+def test_if_one_stranger_failed_the_rank_indexes_of_all_that_ended_are_vacant_again() -> None:
     for first, second in ((0, 1), (1, 0)):
         play = reinstalled(least=2, most=2)
         ends(play, "train-0", first)
@@ -187,7 +187,7 @@ def test_where_one_of_them_failed_the_places_of_all_that_ended_are_free_again() 
         play.until_running(2)
 
 
-def test_one_that_its_user_makes_for_no_controller_is_to_be_made_by_him() -> None:
+def test_a_stranger_without_a_controller_is_to_be_recreated_by_the_user() -> None:
     play = reinstalled(0)
     lone = replace(play.pod(stranger(0)), has_controller=False)
     play.tell(lone)
@@ -196,7 +196,7 @@ def test_one_that_its_user_makes_for_no_controller_is_to_be_made_by_him() -> Non
     )
 
 
-def test_a_job_that_is_suspended_lets_them_go_too() -> None:
+def test_a_suspended_job_deletes_strangers_too() -> None:
     play = reinstalled()
     play.tell(SpecChanged(play.spec, suspended=True))
     play.run(1.0)
@@ -204,7 +204,7 @@ def test_a_job_that_is_suspended_lets_them_go_too() -> None:
     assert play.message == "The job is suspended."
 
 
-def test_one_whose_job_its_user_ends_has_a_grace_because_nobody_can_tell_it() -> None:
+def test_a_stranger_whose_job_the_user_stops_has_a_grace_because_it_receives_no_order() -> None:
     play = reinstalled(1)
     play.tell(StopAsked("the user says so"))
     deletions = [a for a in play.actions if isinstance(a, DeletePod)]

@@ -1,4 +1,4 @@
-"""Pods that are no part of the job any more, and run."""
+"""Pods that run but no longer belong to the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusals(play: Play, member: str) -> list[Refused]:
     return [send.message for send in play.sent(Refused, member) if isinstance(send.message, Refused)]
 
 
-def test_its_ranks_are_ended_and_another_takes_its_place() -> None:
+def test_its_ranks_are_stopped_and_another_pod_replaces_it() -> None:
     play = running(3, 2)
     take_out(play, "worker-1")
     (finish,) = play.sent(Finish)
@@ -34,11 +34,11 @@ def test_its_ranks_are_ended_and_another_takes_its_place() -> None:
     play.until_next(2)
     play.save("worker-0")
     play.until(lambda: "worker-3" in play.actors)
-    assert not play.deleted(), "it is not the job's"
+    assert not play.deleted(), "the pod does not belong to the job"
     assert [fault.kind for fault in play.faults()] == ["MemberLost"]
 
 
-def test_one_that_is_not_connected_is_refused_when_it_is() -> None:
+def test_an_unconnected_pod_is_refused_when_it_connects() -> None:
     play = running(3, 2)
     play["worker-1"].session = ""
     take_out(play, "worker-1")
@@ -59,8 +59,8 @@ def test_it_is_a_member_again_when_the_label_is_back() -> None:
     play.until(lambda: "train-1" in play.ready(), 10)
 
 
-def test_the_next_master_refuses_one_that_it_was_shown_no_more() -> None:
-    """The label was taken while no master watched; or it was deleted by force, and its node knows nothing of that."""
+def test_the_next_master_refuses_a_pod_that_is_no_longer_listed() -> None:
+    """Its label was removed while no master watched, or it was deleted by force and its node does not know that."""
     before = running(3, 2)
     taken = replace(before["worker-1"])
     before["worker-1"].gone = True
@@ -75,13 +75,13 @@ def test_the_next_master_refuses_one_that_it_was_shown_no_more() -> None:
     assert refused.retry_after < 0
 
 
-def test_before_the_pods_are_listed_nobody_is_refused_for_good() -> None:
+def test_before_the_pods_are_listed_no_pod_is_refused_for_good() -> None:
     after = successor(running(3, 2))
     after.connect(after["worker-1"])
     assert [refused.retry_after for refused in refusals(after, "worker-1")] == [0.2]
 
 
-def test_a_stop_that_is_asked_of_a_new_master_has_its_graces() -> None:
+def test_a_stop_that_is_requested_of_a_new_master_has_its_grace_periods() -> None:
     after = successor(running(2))
     after.tell(StopAsked("its ElasticJob is being deleted"))
     after.until(lambda: after.ended() is not None, 60)

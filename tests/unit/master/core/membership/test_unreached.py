@@ -1,4 +1,4 @@
-"""Pods that run and are never heard: the user is told, and none of them ever trains beside a generation of its job."""
+"""Pods that run and never reach the master are reported and never train beside a generation of their job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unreached(play: Play) -> object:
     return play.saved["unreachable"]
 
 
-def test_a_member_that_runs_and_is_not_heard_is_named_with_what_to_look_at_and_no_more_once_it_is() -> None:
+def test_a_running_member_that_never_reached_the_master_is_named_with_what_to_check_until_it_does() -> None:
     play = adopted(member(0), member(1, unheard=True, alone_after=0.0))
     play.run(29)
     assert unreached(play) == []
@@ -48,8 +48,8 @@ def test_a_member_that_runs_and_is_not_heard_is_named_with_what_to_look_at_and_n
     assert unreached(play) == []
 
 
-def test_a_member_without_a_sidecar_is_told_so() -> None:
-    """Without the label that asks for one, or made while the webhook was away: no network is to blame."""
+def test_a_member_without_a_sidecar_is_reported_as_such() -> None:
+    """It lacks the label, or was created while the webhook was down: the network is not the cause."""
     play = adopted(member(0), member(1, unheard=True, alone_after=0.0))
     pod = PodSeen(MemberId("train-1"), play["train-1"].uid, Role("worker"), RankIndex(1), "running", has_sidecar=False)
     play.tell(pod)
@@ -58,7 +58,7 @@ def test_a_member_without_a_sidecar_is_told_so() -> None:
     assert event.reason.startswith("train-1 has run for 30 s, but it has no sidecar: neither its template has ")
 
 
-def test_no_generation_forms_while_one_that_may_begin_by_itself_is_not_heard_and_it_is_not_deleted() -> None:
+def test_no_generation_forms_while_a_silent_pod_may_start_unsupervised_and_it_is_not_deleted() -> None:
     play = adopted(member(0), member(1, unheard=True), least=1)
     play.run(LONG)
     assert not play.sent(Start)
@@ -69,7 +69,7 @@ def test_no_generation_forms_while_one_that_may_begin_by_itself_is_not_heard_and
     play.until_running(2)
 
 
-def test_one_that_comes_beside_a_generation_is_deleted_before_its_time() -> None:
+def test_a_silent_pod_beside_a_generation_is_deleted_before_it_starts_unsupervised() -> None:
     play = adopted(member(0), least=1, most=2)
     play.until_running(1)
     play.comes(member(1, unheard=True))
@@ -80,7 +80,7 @@ def test_one_that_comes_beside_a_generation_is_deleted_before_its_time() -> None
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["first", "beside a generation"])
-def test_one_that_runs_unsupervised_is_told_nothing_and_no_generation_forms_beside_it(is_late: bool) -> None:
+def test_a_pod_that_runs_unsupervised_gets_no_order_and_no_generation_forms_beside_it(is_late: bool) -> None:
     alone = member(1, unsupervised=True)
     play = adopted(member(0), least=1, most=2) if is_late else adopted(member(0), alone, least=1)
     if is_late:
@@ -96,7 +96,7 @@ def test_one_that_runs_unsupervised_is_told_nothing_and_no_generation_forms_besi
         assert "unsupervised" in play.message
 
 
-def test_one_that_no_controller_would_make_again_is_kept_and_told_of() -> None:
+def test_a_pod_that_no_controller_would_recreate_is_kept_and_reported() -> None:
     play = adopted(member(0), least=1, most=2)
     play.until_running(1)
     alone = member(1, unsupervised=True)
@@ -109,7 +109,7 @@ def test_one_that_no_controller_would_make_again_is_kept_and_told_of() -> None:
     assert kept.reason.startswith("train-1 runs unsupervised beside the generations of this job; its pod is not")
 
 
-def test_one_that_runs_unsupervised_is_told_of_once_however_often_it_says_so() -> None:
+def test_a_pod_that_runs_unsupervised_is_reported_once() -> None:
     play = adopted(member(0), member(1, unsupervised=True), least=1)
     for _ in range(3):
         play.run(60)
@@ -117,7 +117,7 @@ def test_one_that_runs_unsupervised_is_told_of_once_however_often_it_says_so() -
     assert len(play.announced("RunningUnsupervised")) == 1
 
 
-def test_a_command_that_was_heard_in_time_or_is_gone_is_nobody_to_delete() -> None:
+def test_a_pod_that_reached_the_master_in_time_or_is_gone_is_not_deleted() -> None:
     play = adopted(member(0), least=1, most=3)
     play.until_running(1)
     play.comes(member(1, unheard=True))

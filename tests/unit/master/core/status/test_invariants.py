@@ -18,7 +18,7 @@ from tests.tiers import witnesses
 from tests.unit.master.core.play import Play, job, running
 
 
-def test_a_rank_that_is_held_twice_is_noticed() -> None:
+def test_a_rank_that_is_assigned_twice_is_noticed() -> None:
     play = running(2)
     world = play.state.world
     assert world is not None
@@ -27,14 +27,14 @@ def test_a_rank_that_is_held_twice_is_noticed() -> None:
         check(play.state)
 
 
-def test_a_rank_index_that_is_held_twice_is_noticed() -> None:
+def test_a_rank_index_that_is_assigned_twice_is_noticed() -> None:
     play = running(2)
     play.state.members[MemberId("worker-1")].rank_index = RankIndex(0)
     with pytest.raises(Broken, match="each rank index has one member"):
         check(play.state)
 
 
-def test_an_order_that_nobody_repeats_is_noticed() -> None:
+def test_an_order_that_is_not_repeated_is_noticed() -> None:
     play = running(2)
     play["worker-1"].stubborn = True
     play.crash("worker-0")
@@ -55,7 +55,7 @@ def test_a_start_of_another_generation_is_noticed() -> None:
         check_actions(play.state, [wrong])
 
 
-def test_the_deletion_of_a_member_that_is_well_is_noticed() -> None:
+def test_the_deletion_of_a_healthy_member_is_noticed() -> None:
     play = running(2)
     member = play.state.members[MemberId("worker-1")]
     assert member.uid is not None
@@ -63,7 +63,7 @@ def test_the_deletion_of_a_member_that_is_well_is_noticed() -> None:
         check_actions(play.state, [DeletePod(member.id, member.uid, 0.0, play.generation, "")])
 
 
-def test_a_deadline_that_is_set_anew_is_due_once() -> None:
+def test_a_deadline_that_is_set_again_is_due_once() -> None:
     deadlines = Deadlines()
     deadlines.set(("hear", "a"), 1.0)
     deadlines.set(("hear", "a"), 2.0)
@@ -112,7 +112,7 @@ def _harm(play: Play, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", witnesses(range(30), *range(0, 30, 6)))
-def test_a_job_that_is_harmed_at_random_keeps_the_invariants_and_trains_on_afterwards(seed: int) -> None:
+def test_a_job_that_is_harmed_at_random_keeps_the_invariants_and_continues_training(seed: int) -> None:
     chance = random.Random(seed)
     play = Play(job(4, 2, spares=chance.randint(0, 1), max_restarts=1000, grow_patience=60.0))
     play.until_running()
@@ -130,4 +130,4 @@ def test_a_job_that_is_harmed_at_random_keeps_the_invariants_and_trains_on_after
     assert play.is_running(), play.told()
     made = play.highest_step
     play.run(200)
-    assert play.highest_step > made, "training goes on"
+    assert play.highest_step > made, "training continues"

@@ -18,12 +18,12 @@ from tests.unit.master.core.play import Play, job
 ETCD_TAKES = 1572864
 """https://etcd.io/docs/v3.5/dev-guide/limit/: bytes of one request."""
 SPEC = 128 * 1024
-"""Bytes left to the job's spec and the metadata."""
+"""The bytes left for the job's spec and the metadata."""
 PLAYED = 512
 
 
 class Real(Play):
-    """UIDs and addresses are as long as a cluster's."""
+    """A job whose UIDs and addresses are as long as in a cluster."""
 
     uids: ClassVar[dict[PodUid, PodUid]] = {}
 
