@@ -17,7 +17,7 @@ NO_IMAGE = "ErrImagePull: the image lab/none:1 of main cannot be pulled"
 
 
 def begun(members: int, least: int | None = None, **asked: object) -> Play:
-    """A job whose pods are listed and whose pods are not created."""
+    """A new job with a listed platform that creates no pods by itself."""
     play = Play(job(members, least, **asked))
     play.creates_pods = False
     play.run(0.1)

@@ -1,4 +1,4 @@
-"""One member as its sidecar would play it, and how long what it does takes."""
+"""A member of a test job, as its sidecar would play it, with the durations of its actions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STEP_SECONDS = 0.1
 CHECK_SECONDS, COMPUTE_SECONDS, NETWORK_SECONDS, SLOW = 1.0, 0.05, 0.01, 5
 ROUND_TRIP = 0.0004
 START_SECONDS = 3.0
-"""From CreatePod to Ready."""
+"""The time from CreatePod to Ready."""
 
 
 @dataclasses.dataclass
 class Actor:
-    """One member as its sidecar would play it."""
+    """A member as its sidecar would play it."""
 
     id: MemberId
     uid: PodUid
@@ -40,51 +40,51 @@ class Actor:
     base: int = 0
     frozen: bool = False
     unheard: bool = False
-    """The master does not hear it, and it does not hear the master; its peers reach it."""
+    """Whether it and the master do not hear each other, while its peers reach it."""
     stranger: bool = False
+    """Whether its sidecar holds another installation's key and never connects."""
     alone_after: float = 0.0
     unsupervised: bool = False
-    """Its sidecar holds the key of another installation's master: the two never speak."""
     gone: bool = False
     finished: bool = False
     isolated: str = ""
-    """Why it stopped by itself, or is about to."""
+    """Why it stopped by itself or is about to; empty if it did not."""
     has_trainer: bool = True
     stubborn: bool = False
-    """It never says Stopped."""
+    """Whether it never sends Stopped."""
     node: str = ""
     memory_limit: int = 0
     resources: str = ""
     bad: str = ""
-    """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `loaded` (that by
-    its own container), `mute` (the all-gather), `absurd` times."""
+    """The fault of its machine: `dies` and `slow` (the matmul), `crowded` (only the wall clock), `loaded` (the wall
+    clock, by its own container), `mute` (the all-gather), `absurd` times; empty if it is healthy."""
     answers_checks: bool = True
     checks: list[Check] = dataclasses.field(default_factory=list)
     failed: int | None = None
-    """Its pod has ended with this code, and is still there."""
+    """The exit code of its pod, which has ended and still exists; None if it runs."""
     inbox: list[FromMaster] = dataclasses.field(default_factory=list)
     hung_at: float | None = None
-    """Its rank makes no step from then on, until it begins again."""
+    """The moment from which its rank makes no step until it is restarted; None if it does not hang."""
     phase: str = ""
+    """The phase on its progress page; empty if it follows from its steps."""
     is_stuck: bool = False
-    """What its page says, where that is not what its steps say."""
     answers: Answers | None = None
-    """What its rank says when it is asked where it is."""
+    """The diagnostics that its rank returns."""
     has_pages: bool = True
     version: int = PROTOCOL_VERSION
     saves_in: float | None = None
-    """Seconds in which its script saves its state when it is asked to, as rank 0; None: it never offered that."""
+    """Seconds in which its script saves its state on request, as rank 0; None: it never offered that."""
     offers: bool = False
     save_error: str = ""
     copies: tuple[Copy, ...] = ()
-    """Of checkpoints, that are whole in its memory."""
+    """The complete copies of checkpoints in its memory."""
     kept: int = -1
     fetches_in: float | None = 0.5
-    """Seconds in which it takes copies over; None: it never answers."""
+    """Seconds in which it receives replicas; None: it never answers."""
     fetch_error: str = ""
     handles_signal: bool = True
     waits: bool = False
-    """Its pod finds no room."""
+    """Whether its pod is unschedulable."""
     step_seconds: float = STEP_SECONDS
 
     def step_at(self, now: float) -> int:

@@ -1,4 +1,4 @@
-"""Checkpoints: saved by scripts, asked for, remembered in members' memories, given from there."""
+"""Checkpoints: saved by scripts, requested, kept in members' memories, and sent from there."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Checkpoints(Speaking):
         return self.say(actor, Saved(actor.running, path, step, prints=(f"9-{step}",)))
 
     def offer(self, member: str, *, saves_in: float = 0.5, error: str = "") -> None:
-        """Its script can save its state."""
+        """Lets the member's script offer to save its state."""
         actor = self[member]
         actor.saves_in, actor.save_error, actor.offers = saves_in, error, True
         self.say(actor, StateOffered(actor.running, ("model", "optimizer")))
 
     def remember(self, step: int, *members: str, sharded: bool = False) -> None:
-        """Ranks of these members, else of all, have a copy of this step in memory."""
+        """Puts a copy of this step into the memory of these members' ranks, else of all."""
         for member in members or tuple(self.world):
             actor = self[member]
             assert actor.start is not None
@@ -43,7 +43,7 @@ class Checkpoints(Speaking):
                 self.say(actor, Remembered(actor.running, rank, step, 1000, sharded))
 
     def remember_marked(self, number: int, counted: int = 0) -> None:
-        """Rank 0 has saved to the marked path."""
+        """Lets rank 0 save to the checkpoint path."""
         actor = self[next(iter(self.world))]
         assert actor.start is not None
         copy = Copy(0, number, False, actor.start.world_size, actor.running, 1000, marked=True)
@@ -51,7 +51,7 @@ class Checkpoints(Speaking):
         self.say(actor, Remembered(actor.running, 0, number, 1000, False, True, counted))
 
     def _fetched(self, actor: Actor, order: Fetch) -> None:
-        """What it asks for is there, or it says what is not."""
+        """Answers an order to fetch replicas, with an error if one is missing."""
         error = actor.fetch_error
         for wanted in order.wanted:
             source = self[wanted.member]

@@ -1,4 +1,4 @@
-"""Time and order: events into the core, actions out of it, a queue of what happens later."""
+"""Time and order: events into the core, actions out of it, and a queue of later events."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from outrider.runtime.journal import line
 
 
 def check_waits(state: State) -> None:
-    """After a step no world is left unformed without a reason that users can be told."""
+    """Asserts that after a step a job without a generation has a reason for it that users can read."""
     assert state.stage != GATHERING or formation.of(state).reason
 
 
 class Stage:
-    """A core on a clock of its own. `now` grows only in `run` and `until`."""
+    """A core with its own clock; `now` grows only in `run` and `until`."""
 
     def __init__(self, spec: JobSpec, now: float) -> None:
         self.spec, self.now = spec, now
         self.state = self.made(spec)
         self.actions: list[Action] = []
         self.story: list[tuple[float, str, Event | Action]] = []
-        """When, which way, what: `>` into the core, `<` out of it."""
+        """All events (`>`) and actions (`<`) with their moments."""
         self.begins_at = 0
-        """Where in it the story that is told begins: what is before only leads up to it."""
+        """The index in `story` at which the transcript starts; what is before only leads up to it."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def tell(self, event: Event) -> list[Action]:
-        """One step of the core; what it wants done is done."""
+        """Makes one step of the core and performs its actions."""
         if isinstance(event, SpecChanged):
             self.spec = event.spec
         self.story.append((self.now, ">", event))
@@ -52,11 +52,11 @@ class Stage:
         heapq.heappush(self._queue, (self.now + seconds, next(self._order), do))
 
     def run(self, seconds: float) -> None:
-        """Lets so much time pass."""
+        """Lets this many seconds pass."""
         self.until(lambda: False, seconds, must=False)
 
     def until(self, is_true: Callable[[], bool], limit: float = 60.0, *, must: bool = True) -> float:
-        """Runs until something is true; returns how long it took."""
+        """Runs until the condition is true; returns how long it took."""
         begun = self.now
         end = self.now + limit
         while not is_true():
@@ -65,7 +65,7 @@ class Stage:
             due = min([*moments, *([deadline] if deadline is not None else [])], default=float("inf"))
             if due > end:
                 self.now = end
-                assert not must, "it did not come true in time:\n" + self.told()
+                assert not must, "it did not come true in time:\n" + self.history()
                 break
             self.now = max(self.now, due)
             if self._queue and self._queue[0][0] <= self.now:
@@ -85,13 +85,13 @@ class Stage:
         return next_deadline(self.state)
 
     def made(self, spec: JobSpec) -> Any:
-        """The state before Began."""
+        """The state of the core before Began."""
         return State()
 
     def _perform(self, action: Action) -> None:
-        """What the outside does about it."""
+        """Performs an action outside the core."""
         raise NotImplementedError
 
-    def told(self, last: int = 60) -> str:
-        """What went in and out last."""
+    def history(self, last: int = 60) -> str:
+        """The last events and actions, one on each line."""
         return "\n".join(line(*each) for each in self.story[-last:])

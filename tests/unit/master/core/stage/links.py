@@ -1,4 +1,4 @@
-"""Who sees whom: links that are cut, what sidecars tell of them, and probes."""
+"""Links between members: broken links, the sidecars' reports on them, and probes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Links(Speaking):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.cuts: dict[tuple[str, str], float] = {}
-        """Who does not find whom, and since when."""
+        """The moment since which the first of a pair cannot reach the second."""
         self.round_trips: dict[str, float] = {}
-        """Seconds of those of a member, where they are not like everybody's."""
+        """The round trip time of a member's links in seconds, if it is not the usual one."""
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """The two cannot see each other from now on; or only the first does not find the second."""
+        """Breaks the link between two members; with `one_way` only from the first to the second."""
         self.cuts[one, other] = self.now
         if not one_way:
             self.cuts[other, one] = self.now
@@ -27,7 +27,7 @@ class Links(Speaking):
         self.cuts.clear()
 
     def _links(self, actor: Actor) -> tuple[LinkSeen, ...]:
-        """What it has seen of its neighbours, as a real one says it now and then."""
+        """The links to its neighbours, as a real sidecar reports them now and then."""
         rows = []
         for each in actor.start.neighbours if actor.start is not None else ():
             since, target = self.cuts.get((actor.id, each.member)), self.actors[each.member]

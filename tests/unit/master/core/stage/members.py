@@ -1,4 +1,4 @@
-"""What a test has happen to members."""
+"""Faults and changes that a test inflicts on members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Members(Platform):
     def crash(self, member: str, *, signal: int | None = 9, code: int | None = None, error: str = "", message: str = "",
               at_import: bool = False, step: int | None = None, local_rank: int = 0,
               out_of_memory: bool = False) -> list[Action]:  # fmt: skip
-        """One worker process ends badly."""
+        """Ends one worker process with an error."""
         actor = self[member]
         made = actor.step_at(self.now) if step is None else step
         end = WorkerExit(local_rank, 5, code, None if code is not None else signal, out_of_memory, 0.0, made,
@@ -35,20 +35,20 @@ class Members(Platform):
 
     def fail(self, member: str, exit_code: int = 137, reason: str = "the trainer's container ended", *,
              out_of_memory: bool = False, lingers: bool = False) -> list[Action]:  # fmt: skip
-        """Its pod fails, and is shown for as long as nobody deletes it."""
+        """Lets a member's pod fail; the platform shows it until it is deleted."""
         actor = self[member]
         actor.running, actor.unheard, actor.failed = NO_GENERATION, True, exit_code
         shown = dataclasses.replace(self.pod(actor), reason=reason, out_of_memory=out_of_memory, lingers=lingers)
         return self.tell(shown)
 
     def lose(self, member: str, reason: str = "killed", exit_code: int | None = None) -> list[Action]:
-        """The whole pod is gone."""
+        """Removes a member's pod."""
         actor = self[member]
         actor.gone = True
         return self.tell(PodGone(actor.id, actor.uid, reason, exit_code))
 
     def lose_trainer(self, member: str) -> None:
-        """The template dies and comes back after a while."""
+        """Kills a member's template, which is restarted after a while."""
         actor = self[member]
         generation, actor.running = actor.running, NO_GENERATION
         actor.has_trainer = False
@@ -60,7 +60,7 @@ class Members(Platform):
         self.say_ready(actor)
 
     def hang(self, culprit: str, answers: Answers, others: Answers | None = None) -> None:
-        """No rank makes a step from now on; what the culprit's says of itself, and what the others do."""
+        """Stops all steps from now on, with the diagnostics of the culprit and of the others."""
         for actor in self.actors.values():
             actor.hung_at = self.now
             actor.answers = answers if actor.id == culprit else others or waits(14)
@@ -79,17 +79,17 @@ class Members(Platform):
         self.report(actor)
 
     def reconnect(self, member: str, highest: Generation | None = None) -> None:
-        """The connection breaks and a new one comes."""
+        """Breaks a member's connection and opens a new one."""
         actor = self[member]
         self.tell(SidecarDisconnected(actor.session))
         self.after(0.5, lambda: self.connect(actor, highest))
 
     def appears(self, member: str, rank_index: int) -> None:
-        """Another controller makes a pod."""
+        """Lets another controller create a pod."""
         self.create(CreatePod(MemberId(member), Role("worker"), RankIndex(rank_index), NO_GENERATION, ""))
 
     def comes(self, actor: Actor) -> None:
-        """Another controller has made this one."""
+        """Adds a member whose pod another controller has created."""
         self.actors[actor.id] = actor
         self.tell(self.pod(actor))
         self.connect(actor)

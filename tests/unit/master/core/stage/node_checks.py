@@ -1,4 +1,4 @@
-"""Members that measure each other before they train."""
+"""Node checks: members that measure each other before they train."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class NodeChecks(Speaking):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.bad: dict[str, str] = {}
-        """What is wrong with the machine of a member (`Actor.bad`)."""
+        """The fault of each member's machine (`Actor.bad`)."""
         self.apart: set[str] = set()
-        """Two whose way to each other is cut, in an all-gather."""
+        """The two members whose link is broken in an all-gather."""
 
     def _checked(self, actor: Actor, check: Check) -> None:
         others = [*(peer.member for peer in check.peers), *check.awaited]

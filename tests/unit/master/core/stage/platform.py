@@ -16,16 +16,16 @@ class Platform(Sidecars):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.saved: dict[str, object] | None = None
-        """The newest status."""
+        """The newest saved status."""
         self.saves_status = self.creates_pods = True
         self.stuck: set[str] = set()
-        """Members whose pods go by force alone: their node is frozen, or something holds them."""
+        """The members whose pods can only be deleted by force: their node is frozen, or they have a finalizer."""
         self.room: int | None = None
-        """Pods that find a place; None: all."""
+        """The number of pods for which there is room; None: all."""
         self.memory_limit = 0
-        """Of each member's container, where no more was asked for."""
+        """The memory limit of each member's container, unless a higher one is requested."""
         self.nodes: dict[str, str] = {}
-        """Where a member's pod lands."""
+        """The node on which a member's pod is scheduled."""
         self._uids = count()
 
     def _perform(self, action: Action) -> None:

@@ -1,8 +1,8 @@
-"""What a test may ask of the job that is played.
+"""Queries of a test about its job.
 
-Answered by the status document, the journal's line, the actions and the Events, wherever these show it. What they do
-not show is read from the core's state in `Inside` and nowhere else in the tests of this core: another shape of the
-state changes that class alone.
+They read the status document, the journal's line, the actions and the Events. What these do not show is read from the
+core's state in `Inside` and nowhere else in the tests of this core, so that a new shape of the state changes only that
+class.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ class Fault(NamedTuple):
 
 
 class Inside(Stage):
-    """What no document, action or Event shows, or what is asked too often to be read there."""
+    """Queries of what no document, action or Event shows, or of what is read too often to be read there."""
 
     @property
     def stage(self) -> str:
-        """What is going on, as the journal calls it."""
+        """The job's stage, as in the journal."""
         return str(self.state.stage)
 
     def places(self) -> Mapping[str, Place]:
-        """Who has which ranks in the present world, if there is one."""
+        """The members of the present generation with their ranks; empty if there is none."""
         return {} if self.state.world is None else self.state.world.places
 
     def ready(self) -> set[str]:
-        """Who may be part of the next generation."""
+        """The members that are ready for the next generation."""
         return set(self.state.ready)
 
     def wanted(self) -> int:
-        """Members that the job is to have."""
+        """The requested number of members."""
         return self.state.target
 
     def restarts_used(self) -> int:
         return (self.state if isinstance(self.state, PsState) else self.state.faults).restarts.used
 
     def relaunches_used(self, rank_index: int | None = None) -> int:
-        """Of the whole job, or those of a rank index whose members failed."""
+        """The relaunches of the whole job, or those after failures of one rank index."""
         failed = self.state.placement.failed_relaunches
         return (
             self.state.placement.relaunches
@@ -64,30 +64,30 @@ class Inside(Stage):
         )
 
     def saved_steps(self) -> dict[str, int]:
-        """The newest checkpoints, by path."""
+        """The step of the newest checkpoint at each path."""
         return dict(self.state.progress.saves)
 
     def prints(self) -> dict[str, int]:
-        """Steps by the fingerprints of checkpoints' files."""
+        """The step of each fingerprint of a checkpoint's file."""
         return dict(self.state.progress.prints)
 
     def is_running(self, members: int | None = None) -> bool:
-        """The whole of a world has acknowledged its Start."""
+        """Whether all members of a generation have acknowledged its Start."""
         world = self.state.world
         if world is None or self.stage != "running" or len(world.started) != len(world.places):
             return False
         return members is None or len(world.places) == members
 
     def steps_remembered(self) -> int:
-        """Of which ranks have said that they have them in memory, and which the core keeps in mind."""
+        """The number of steps that ranks have in memory, as far as the core remembers them."""
         return 0 if self.state.world is None else len(self.state.world.keeping.said)
 
     def timers(self) -> int:
-        """Moments that the core keeps in mind, those among them that are cancelled and not yet forgotten."""
+        """The number of deadlines in the heap, including stale ones."""
         return len(self.state.deadlines._heap)
 
     def adopt(self) -> None:
-        """From now on another controller makes the pods."""
+        """Lets another controller create the pods from now on."""
         self.state.spec = self.spec = replace(self.spec, is_adopted=True)
 
 
@@ -95,7 +95,7 @@ class Queries(Inside):
     # -- the journal's line of the state
     @property
     def generation(self) -> Generation:
-        """The newest that was agreed."""
+        """The newest agreed generation."""
         term, number = job_kinds.describe(self.state).split()[1].split(".")
         return Generation(int(term), int(number))
 
@@ -105,7 +105,7 @@ class Queries(Inside):
 
     @property
     def is_over(self) -> bool:
-        """It ends, or has."""
+        """Whether the job is ending or has ended."""
         return self.stage in ("finishing", "ended")
 
     @property
@@ -113,16 +113,16 @@ class Queries(Inside):
         return self.stage == "ended"
 
     def position(self) -> job_kinds.Position:
-        """As the record of the training's progress has it."""
+        """The job's progress, as it is recorded."""
         return job_kinds.position(self.state)
 
     def lacks_room(self) -> bool:
-        """For the least members that it needs."""
+        """Whether the cluster lacks room for the job's minimum of members."""
         return job_kinds.lacks_room(self.state)
 
     # -- the status document
     def handed_over(self) -> dict[str, Any]:
-        """What the next master reads: of the newest status that was written."""
+        """What the next master reads in the newest status."""
         assert self.saved is not None
         return self.saved["saved"]
 
@@ -139,18 +139,18 @@ class Queries(Inside):
 
     @property
     def highest_step(self) -> int:
-        """That was ever made."""
+        """The highest step ever made."""
         return int(self.status()["step"])
 
     def faults(self) -> list[Fault]:
         return [Fault(*(each[name] for name in Fault._fields)) for each in self.status()["faults"]]
 
     def member(self, member: str) -> dict[str, Any]:
-        """Its row, whether it is still there or not."""
+        """The member's row, whether it is still present or not."""
         return next(each for each in self.status()["members"] if each["id"] == member)
 
     def members(self) -> list[str]:
-        """Who is there."""
+        """The present members."""
         return [each["id"] for each in self.status()["members"] if each["state"] in LIVING_STATES]
 
     def holder_of(self, rank_index: int) -> str:
@@ -158,23 +158,23 @@ class Queries(Inside):
         return next(e["id"] for e in rows if e["rank_index"] == rank_index and e["state"] in LIVING_STATES)
 
     def state_of(self, member: str) -> str:
-        """As the document says it; empty where there never was such a member."""
+        """The member's state in the document; empty if there never was such a member."""
         return next((each["state"] for each in self.status()["members"] if each["id"] == member), "")
 
     def scaling(self) -> dict[str, Any]:
-        """Of a job that finds its own size."""
+        """The document's part on autoscaling."""
         return self.status()["scaling"]
 
     def has_settled(self) -> bool:
-        """It has found its size by what it measured, and says when it measures again."""
+        """Whether autoscaling has chosen a size and has a time for its next evaluation."""
         return self.scaling()["next_evaluation"] is not None
 
     def lacks_room_to_grow(self) -> bool:
-        """It wanted to be larger, and has gone back."""
+        """Whether autoscaling tried a larger size and has gone back for lack of room."""
         return self.scaling()["condition"] == "Stop"
 
     def is_checking(self) -> bool:
-        """Some members measure each other."""
+        """Whether members are in a node check."""
         return any(each["state"] == "checking" for each in self.status()["members"])
 
     # -- actions and Events
@@ -193,7 +193,7 @@ class Queries(Inside):
 
     @property
     def world(self) -> list[str]:
-        """Its members, in the order of their ranks."""
+        """The members of the present generation in rank order."""
         return [str(each) for each in self.places()]
 
     # -- waiting
@@ -201,6 +201,6 @@ class Queries(Inside):
         return self.until(lambda: self.is_running(members), limit)
 
     def until_next(self, members: int | None = None, limit: float = 60.0) -> float:
-        """Until a generation after the present one runs."""
+        """Runs until a generation after the present one runs; returns how long it took."""
         number = self.generation.number
         return self.until(lambda: self.is_running(members) and self.generation.number > number, limit)

@@ -1,4 +1,4 @@
-"""Sidecars that do what they are told, and report."""
+"""Sidecars that carry out orders and report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Sidecars(Links, Checkpoints, NodeChecks):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.pace: Callable[[int], float] = lambda world: STEP_SECONDS
-        """Seconds of a step, by the size of the world."""
+        """The seconds of a step, by the number of members."""
         self.batch = 0
-        """Samples of a rank's step; 0: they are not counted."""
+        """The samples in a rank's step; 0: they are not counted."""
         self.steps_beyond = True
-        """Worlds say by themselves that they are past the highest step."""
+        """Whether ranks report by themselves that they are past the highest step."""
 
     def report(self, actor: Actor) -> None:
         if actor.gone or self.is_ended:

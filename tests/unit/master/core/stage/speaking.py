@@ -1,4 +1,4 @@
-"""A sidecar's side of the connection: its Hello, its Ready, and whatever else it says."""
+"""A sidecar's side of the connection: its Hello, its Ready, and all its other messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Speaking(Queries):
         super().__init__(spec, now)
         self.actors, self.master = actors, master
         self.machines: dict[str, str] = {}
-        """Whose kernel it runs on, by member."""
+        """The machine of each member."""
         self._sessions = count()
 
     def __getitem__(self, member: str) -> Actor:

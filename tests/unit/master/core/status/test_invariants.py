@@ -127,7 +127,7 @@ def test_a_job_that_is_harmed_at_random_keeps_the_invariants_and_continues_train
             play.reconnect(member)
     play.run(400)
     assert play.ended() is None, play.message
-    assert play.is_running(), play.told()
+    assert play.is_running(), play.history()
     made = play.highest_step
     play.run(200)
     assert play.highest_step > made, "training continues"
