@@ -18,7 +18,7 @@ from outrider.wire.ids import MemberId
 
 SUSPENDED = "The job is suspended."
 OWNER_SUSPENDED = "The owner of the pods is suspended."
-WAITS = "queued behind"
+WAITS = "is queued behind"
 NONE_DESIRED = "the owner of the pods is scaled to 0; training continues when it is scaled up"
 NAMED = 5
 

@@ -64,7 +64,7 @@ from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.job import COMMITTING, State
 from outrider.master.core.status import persist as status_persist
-from outrider.master.core.text import counted
+from outrider.master.core.text import requested
 from outrider.wire.messages.membership import Hello
 
 
@@ -77,7 +77,7 @@ def _began(state: State, event: Began) -> None:
         failover.begin(state)
         autoscaler.look_at_schedule(state)
     else:
-        text = f"Job {event.spec.name} starts with {counted(event.spec.replicas, 'member')} requested."
+        text = f"Job {event.spec.name} starts: {requested(event.spec.replicas, 'member')}."
         state.announce("JobStarted", text)
         autoscaler.first(state)
         spec_update.announce_remarks(state, ())

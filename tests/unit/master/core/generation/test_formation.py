@@ -154,7 +154,7 @@ def test_a_queued_job_names_the_job_before_it() -> None:
     play.room = 1
     play.until(lambda: play.lacks_room())
     play.tell(TurnTold("research/old"))
-    assert play.message == "queued behind research/old, which is older and lacks room too"
+    assert play.message == "is queued behind research/old, which is older and lacks room too"
     play.tell(TurnTold(""))
     assert play.message.startswith("waiting for ")
 

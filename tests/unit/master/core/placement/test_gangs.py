@@ -20,7 +20,7 @@ def short(members: int = 3, least: int = 3, room: int = 2) -> Play:
 def test_a_queued_job_deletes_its_pods_and_creates_none() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    assert play.message == "queued behind a job of another namespace, which is older and lacks room too"
+    assert play.message == "is queued behind a job of another namespace, which is older and lacks room too"
     (event,) = play.announced("WaitingForCapacity")
     assert "There is room for 2 of the 3 members that a generation needs" in event.reason
     play.until(lambda: not play.members())

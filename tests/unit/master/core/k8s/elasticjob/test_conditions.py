@@ -336,10 +336,10 @@ def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
 
 
 def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
-    said = core(phase="pending", message="queued behind research/old, which is older and lacks room too")
+    said = core(phase="pending", message="is queued behind research/old, which is older and lacks room too")
     scheduled = condition(status_of(job(), said, [], NOW), "Scheduled")
     assert scheduled["message"].endswith(
-        "needed; the job queued behind research/old, which is older and lacks room too"
+        "needed; the job is queued behind research/old, which is older and lacks room too"
     )
 
 
