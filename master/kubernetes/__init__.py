@@ -1,1 +1,1 @@
-"""Talks to the API server, in documents; what is decided of them is in `outrider.master.core.k8s`."""
+"""Exchanges documents with the API server; decisions about them are made in `outrider.master.core.k8s`."""

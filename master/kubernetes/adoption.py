@@ -1,7 +1,7 @@
-"""Other controllers' pods: the ElasticJob that stands for their job is made when the first of its pods is seen.
+"""Adopts other controllers' pods: creates an ElasticJob for their job when its first pod is seen.
 
-Two replicas, or two pods seen at once, make it once: its name is taken then. What an owner is asked for, and what its
-pods' annotations add, is read in `outrider.master.core.k8s`.
+If two replicas try, or two pods are seen at once, one ElasticJob is created, because its name is then taken. The size
+of the owner and the annotations of its pods are read in `outrider.master.core.k8s`.
 """
 
 from __future__ import annotations
@@ -23,49 +23,52 @@ log = logging.getLogger("adoption")
 
 
 def is_adoptable(pod: Document) -> bool:
-    """It is no ElasticJob's own, and goes on."""
-    return MEMBER not in mapping(pod["metadata"].get("labels")) and goes_on(pod)
+    """Whether the pod was not made for an ElasticJob and is neither over nor being deleted."""
+    return MEMBER not in mapping(pod["metadata"].get("labels")) and is_live(pod)
 
 
-def goes_on(pod: Document) -> bool:
+def is_live(pod: Document) -> bool:
     return not pod["metadata"].get("deletionTimestamp") and not is_over(pod)
 
 
-async def adopt_or_say(api: Api, pod: Document, limits: Limits) -> None:
-    """Why not is in the log."""
+async def adopt_or_log(api: Api, pod: Document, limits: Limits) -> None:
+    """Adopts the pod's owner, or logs why it cannot be adopted."""
     try:
         await adopt(api, pod, limits)
     except (ApiError, ValueError) as error:
-        log.warning("%s is in no job: %s", name_of("Pod", pod), error)
-    except Exception:  # its owner's document may be anything
-        log.exception("%s is in no job: its owners could not be read (a bug of ours)", name_of("Pod", pod))
+        log.warning("%s is not adopted: %s", name_of("Pod", pod), error)
+    except Exception:  # the owner's document may have any content
+        log.exception("%s is not adopted: reading its owners failed (a bug in Outrider)", name_of("Pod", pod))
 
 
 async def adopt(api: Api, pod: Document, limits: Limits = USUAL) -> None:
-    """Raises ValueError where annotations and owner cannot both be meant, ApiError where the server does not help."""
+    """Creates the ElasticJob of the pod's owner.
+
+    Raises ValueError if the annotations contradict the owner, ApiError if the API server refuses or is away.
+    """
     owner = await top_owner(api, pod)
     job = job_for(owner, pod, limits)
     try:
         await api.create(path_of(job["metadata"]["namespace"]), job)
-        log.info("%s %s is adopted", owner["kind"], owner["metadata"]["name"])
+        log.info("adopted %s %s", owner["kind"], owner["metadata"]["name"])
     except ApiError as error:
         if not error.is_conflict:
             raise
 
 
 def job_for(owner: Document, pod: Document, limits: Limits = USUAL) -> Document:
-    """The ElasticJob that stands for the owner. Raises ValueError where annotations and owner cannot both be meant."""
+    """The ElasticJob for this owner. Raises ValueError if the annotations contradict the owner."""
     size = owners_owner.size_of(owner, pod)
     if size.max > limits.members:
         raise ValueError(
-            f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods, and a job may have "
-            f"{limits.members} members here"
+            f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods: must not be more than the "
+            f"{limits.members} members that a job may have here"
         )
     return elasticjob_adopted.adopting(owner, size.replicas, pod, size.min, size.max)
 
 
 async def top_owner(api: Api, pod: Document) -> Document:
-    """The outermost controller that we know how to read; the pod itself where there is none."""
+    """The pod's outermost controller of a kind that we can read; the pod itself if there is none."""
     found: Document = {"apiVersion": "v1", "kind": "Pod", **pod}
     async for owner in owners_of(api, pod, pod["metadata"]["namespace"]):
         found = owner

@@ -1,4 +1,4 @@
-"""What is done for jobs beside everything else: a failure of it is told, and ends nothing."""
+"""Background work for jobs: a failure is logged and ends nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 
 class Background:
     def __init__(self, log: logging.Logger, what: str) -> None:
-        """`what` is said of one that has failed, which is a bug of ours."""
+        """`what`: the subject of the log line about failed work, which is a bug of ours."""
         self._log, self._what = log, what
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -25,4 +25,6 @@ class Background:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._log.error("%s has failed: %r", self._what, task.exception(), exc_info=task.exception())
+            self._log.error(
+                "%s failed (a bug in Outrider): %r", self._what, task.exception(), exc_info=task.exception()
+            )

@@ -1,7 +1,7 @@
-"""The PodDisruptionBudgets that there are in a namespace, read once for all of its jobs and page by page.
+"""Reads the PodDisruptionBudgets of a namespace, page by page and once for all its jobs.
 
-A tenant writes them, as many and as large as the API server stores. So of each only what says which pods it holds is
-kept, and a namespace that has too many of them is not looked at any further.
+Tenants may create as many and as large ones as the API server stores. So only the fields are kept that show which pods
+a budget covers, and reading stops in a namespace that has too many.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from outrider.master.kubernetes.api.client import Api
 from outrider.master.kubernetes.api.watch import pages
 
 MOST_BYTES = 8 << 20
-"""Of all budgets of a namespace; 5,000 that are as small as ours fit."""
+"""Most bytes of all budgets of a namespace; 5,000 of the size of ours fit."""
 FRESH = 30.0
-"""Seconds for which what was read is taken as it is."""
+"""Seconds for which the budgets read are reused."""
 REMEMBERED = 4
-"""Namespaces."""
+"""Most namespaces whose budgets are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,10 @@ class Budgets:
         self._one_at_a_time = asyncio.Lock()
 
     async def of(self, folder: str, api_version: str) -> tuple[Document, ...] | None:
-        """Those at this path of the API, each with its name, owners and selector; None where they are too many to be
-        read. ApiError."""
+        """The budgets at this path of the API, each with name, owners and selector; None if they are too many.
+
+        Raises ApiError.
+        """
         async with self._one_at_a_time:
             found = self._found.get(folder)
             if found is None or time.monotonic() - found.at > FRESH:

@@ -1,13 +1,13 @@
-"""All jobs of the cluster: which run here, and what the watches show of them.
+"""Runs all jobs of the cluster, and passes what the watches show to each of them.
 
-An ElasticJob that is not over gets a `RunningJob`. Everything that the API server shows is kept as documents and handed
-to the job that it belongs to; one whose job is not there yet waits here until it is. A job that ends stays known by its
-uid, so that it is not begun again. One that is deleted runs on until its pods are gone too, and what its script saves
-is saved; a job of its name that is applied meanwhile begins then. Nothing begins before jobs and pods have been listed
-once: a master that ended in the middle of that leaves pods alone, and their job is ended first.
+Each ElasticJob that is not over gets a `RunningJob`. The documents of pods are kept here by job, also before their
+ElasticJob is seen. A job that ends stays known by its uid, so that it is not started again. A deleted job runs until
+its pods are gone too, so that its script can save; a job of the same name that is applied meanwhile starts after that.
+No job starts before jobs and pods have been listed once: if an earlier master ended while it was ending a deleted job,
+pods of that job may be left, and that job is ended first.
 
-No callback here raises, whatever a document holds: each is fenced by itself (`master.kubernetes.api.fence`), and what
-is wrong with an ElasticJob stands in its condition Valid.
+No callback here raises, whatever a document contains: each is fenced by itself (`master.kubernetes.api.fence`). What is
+wrong with an ElasticJob is reported in its condition Valid.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from outrider.master.service.sidecars import Denied, ForGood, HandsOff, Sidecars
 from outrider.wire.ids import JobName
 from outrider.wire.messages.membership import Hello
 
-FROM_BEFORE = "job {!r} has begun anew, and this pod is from before: it waits until its owner replaces it"
-WAITS = "A job of this name was deleted, and its pods are not gone yet: this one begins when they are."
+FROM_BEFORE = "job {!r} was restarted; this pod is from before the restart and waits until its owner replaces it"
+WAITS = "Pods of a deleted job of the same name still exist: this job starts when they are gone."
 
 log = logging.getLogger("fleet")
 
@@ -75,21 +75,22 @@ class Fleet:
         scope: Sequence[str] = (),
         begin_again: float = BEGIN_AGAIN,
     ) -> None:
-        """`setting`: one of `modes.MODES`, for all jobs; `scope`: the only namespaces to be looked at; empty: all.
+        """`setting`: mode of all jobs, one of `modes.MODES`. `scope`: namespaces that are watched; empty: all.
         `begin_again`: seconds until a job is tried again."""
         self.leadership = Leadership(lease, term, end)
         self._scope, self._term, self._policy, self._journals = scope, term, policy, journals
         self._api = api.writing_while(self.leadership.is_held)
         self._budgets = Budgets(self._api)
         self._shares = NamespaceShares(self._api)
-        self._background = Background(log, "what was done for a job")
+        self._background = Background(log, "background work for a job")
         self._patterns = JudgedPatterns(self._background, lambda job: self._job_changed("MODIFIED", job))
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._attempts = Attempts(term, self.leadership, begin_again, self._turn_away)
         self._waiting: dict[JobName, Document] = {}
-        """Those that begin when the pods of one of their name are gone, which was deleted, or when all is listed."""
+        """Jobs that wait until jobs and pods have been listed, or until the pods of a deleted job of their name are
+        gone."""
         self._refusals = Refusals(self._api, self._background)
         self._pods = PodsByJob()
         self._jobs_were_listed = self._begins = False
@@ -101,10 +102,10 @@ class Fleet:
         )  # fmt: skip
         self._rounds = JobRounds(self.running, self._ended, ends_jobs=setting == SUPERVISE)
         self._orders: dict[JobName, int] = {}
-        """Of jobs that were left alone: the first number that no order has."""
+        """First unused order number of each job that was left alone."""
         self._nodes = Nodes(self._node_changed)
         self._jobs: set[JobName] = set()
-        """Every ElasticJob that there is, also those that are over."""
+        """All existing ElasticJobs, also those that are over."""
 
     def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | HandsOff | Denied | None:
         found = self.running.get(hello.job)
@@ -123,7 +124,7 @@ class Fleet:
         self.sidecars.turn_away(key, answer)
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watches the cluster and runs its jobs until cancelled."""
         api, scope = self._api, self._scope
         jobs = ScopedWatch(api, scope, f"/apis/{GROUP_VERSION}", PLURAL, self._jobs_listed, self._job_changed)
         pods = ScopedWatch(api, scope, "/api/v1", "pods", self._list_pods, self._pod_changed, labelSelector=JOB,
@@ -134,9 +135,9 @@ class Fleet:
             group.create_task(jobs.run())
             group.create_task(pods.run())
             group.create_task(self._rounds.run())
-            group.create_task(self.leadership.follow(self._tell_all))
+            group.create_task(self.leadership.follow(self._put_to_all))
 
-    def _tell_all(self, event: Event) -> None:
+    def _put_to_all(self, event: Event) -> None:
         for running in self.running.values():
             running.put(event)
 
@@ -166,13 +167,13 @@ class Fleet:
         self._begin_all()
 
     def _begin_all(self) -> None:
-        """What an earlier master has left, once it is known."""
+        """Starts all jobs once jobs and pods have been listed, beginning with deleted jobs whose pods are left."""
         if self._begins or not (self._jobs_were_listed and self._pods.are_listed):
             return
         self._begins = True
         waiting, self._waiting = self._waiting, {}
         for key in self._pods:
-            with fenced(f"what is left of ElasticJob {key}"):
+            with fenced(f"the deleted ElasticJob {key}, of which pods are left,"):
                 left = deletion.left_by(key, self._pods.of(key), waiting.get(key), time.time())
                 if left is not None and key not in self._ended and self._modes.of(key, left).word != OFF:
                     self._start(key, left)
@@ -191,7 +192,7 @@ class Fleet:
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
         adopts = bool(mapping(job.get("spec")).get("adopts"))
-        is_going = adopts and deletion.is_deleted(job)  # its pods go before it
+        is_going = adopts and deletion.is_deleted(job)  # its pods are deleted before the ElasticJob is
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
             was_over = found is None and key in self._ended
             self._gone(key, uid)
@@ -202,7 +203,7 @@ class Fleet:
         elif found is not None and found.uid != uid:
             self._wait(key, found, job)
         elif self._patterns.must_be_judged(key, job):
-            pass  # it is looked at again, as it is by then
+            pass  # judging the patterns calls _job_changed again with the newest document
         elif found is not None:
             found.changed(job)
             self._follow_mode(key, found, job)
@@ -218,13 +219,13 @@ class Fleet:
         return key not in self.running and self._modes.of(key, job).word != OFF
 
     def _deleted_after_its_end(self, key: JobName) -> None:
-        """The pods that its owner has made since wait for a job."""
+        """Adopts the pods that the owner has created since the end, as those wait for a job."""
         self._ended.forget(key)
-        for pod in [each for each in self._pods.of(key) if adoption.goes_on(each)][:1]:
+        for pod in [each for each in self._pods.of(key) if adoption.is_live(each)][:1]:
             self._adopt_if_needed(key, pod)
 
     def _gone(self, key: JobName, uid: str) -> None:
-        """The ElasticJob with this uid is deleted."""
+        """Handles the deletion of the ElasticJob with this uid."""
         for known in (self._ended, self._refusals, self._modes, self._patterns, self._attempts):
             known.forget(key)
         self._orders.pop(key, None)
@@ -238,8 +239,11 @@ class Fleet:
             self._forget(key, found)
 
     def _wait(self, key: JobName, before: RunningJob, job: Document) -> None:
-        """Of the same name, applied after that one was deleted: its pods could not have their names yet, and would
-        begin before the others have saved what these are to begin with."""
+        """Delays a job that was applied after a job of the same name was deleted.
+
+        Its pods cannot have their names yet, and would start before the old pods have saved the checkpoint to start
+        from.
+        """
         is_new, self._waiting[key] = key not in self._waiting, job
         if is_new:
             record = JobRecord(self._api, job, self._term, list)
@@ -248,7 +252,7 @@ class Fleet:
         self._gone(key, before.uid)
 
     def _begin(self, key: JobName, job: Document, attempt: int = 0, before: Document | None = None) -> None:
-        """`before`: what this process has run of it; another one has written that into the status."""
+        """`before`: the spec with which this process has run the job; an earlier process left it in the status."""
         mode = self._modes.of(key, job)
         if mode.word == OFF:
             self._modes.leave_off(key, job, mode)
@@ -288,7 +292,7 @@ class Fleet:
         self.sidecars.invite(key)
 
     def _refuse(self, key: JobName, job: Document, wrong: list[str]) -> None:
-        """No webhook has looked at it: what is wrong stands in its conditions. One that runs is run as it was."""
+        """Reports an invalid spec that no webhook has refused in the conditions; a running job keeps its last spec."""
         found = self.running.get(key)
         if found is not None and found.uid == job["metadata"].get("uid"):
             found.refuse(wrong)
@@ -316,24 +320,25 @@ class Fleet:
             self._begin(key, running.newest, attempt, running.document)
 
     def _forget(self, key: JobName, running: RunningJob) -> None:
-        """One that was deleted, and what was left of it is gone. Another of its name may begin."""
+        """Forgets a deleted job whose pods are gone; a waiting job of the same name starts."""
         if self.running.get(key) is not running:
             return
         del self.running[key]
-        log.info("job %s is not there any more", key)
+        log.info("job %s and its pods are gone", key)
         following = self._waiting.pop(key, None)
         if following is not None:
             self._job_changed("MODIFIED", following)
         for pod in running.left_out[:1]:
             self._adopt_if_needed(key, pod)
 
-    # -- who is supervised, and how -----------------------------------------------------------------------------------
+    # -- supervised, observed or switched off -------------------------------------------------------------------------
     def _follow_mode(self, key: JobName, running: RunningJob, job: Document) -> None:
-        """Another mode is another beginning, from the status and the members' Hellos, as a new master's is."""
+        """Starts the job's core again if the mode has changed, from the status and the members' Hellos, as a new master
+        does."""
         mode = self._modes.of(key, job)
         if mode.word == running.mode.word or running.is_left_alone or running.is_deleted:
             return
-        log.warning("job %s: its mode is %s now%s", key, mode.word, f": {mode.why}" if mode.why else "")
+        log.warning("job %s: the mode is now %s%s", key, mode.word, f": {mode.why}" if mode.why else "")
         if mode.word == OFF:
             self._modes.switch_off(key, job, mode)
         running.leave_alone()
@@ -347,11 +352,11 @@ class Fleet:
             self._forget(key, running)
             return
         del self.running[key]
-        self._modes.forget(key)  # so that it is told now, after the last status of what ran
+        self._modes.forget(key)  # so that the mode is reported now, after the last status of the core that ended
         self._job_changed("MODIFIED", running.document)
 
     def _look_at_mode(self, key: JobName) -> None:
-        """A pod of another owner's, or the namespace, may say another."""
+        """Follows a mode that an annotation of a pod or of the namespace may have changed."""
         if (found := self.running.get(key)) is not None:
             self._follow_mode(key, found, found.document)
         elif (job := self._modes.switched_off(key)) is not None:
@@ -389,6 +394,6 @@ class Fleet:
             self._ended.look_for_another_beginning(key, pod)
 
     def _adopt_if_needed(self, key: JobName, pod: Document) -> None:
-        """The pod of a job for which there is no ElasticJob, and which is no ElasticJob's own."""
+        """Adopts a live pod of another controller if its job has no ElasticJob."""
         if self._modes.setting != OFF and key not in self._jobs and adoption.is_adoptable(pod):
-            self._background.start(adoption.adopt_or_say(self._api, pod, self._limits))
+            self._background.start(adoption.adopt_or_log(self._api, pod, self._limits))

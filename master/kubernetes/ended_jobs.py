@@ -1,6 +1,6 @@
-"""Jobs that are over. What becomes of pods that come since, when does one begin anew with them, and when is it deleted?
+"""Handles jobs that are over: pods that arrive later, restarts with such pods, and deletion after the TTL.
 
-A job that ends stays known by its uid, so that it is not begun again.
+A job that ends stays known by its uid, so that it is not started again.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class EndedJobs:
         may_begin: Callable[[JobName, Document], bool],
         begun: Callable[[Document], None],
     ) -> None:
-        """`pause`: seconds before it is looked again who has made a pod. `may_begin`: nothing of that name runs, nor is
-        it switched off. `begun` gets a job that has begun anew."""
+        """`pause`: seconds before a pod's owners are read again after a failure. `may_begin`: whether no job of that
+        name runs and it is not switched off. `begun` is called with each restarted job."""
         self._api, self._term, self._limits, self._leadership = api, term, limits, leadership
         self._pods, self._background, self._pause = pods, background, pause
         self._may_begin, self._begun = may_begin, begun
         self._over: dict[JobName, begin_anew.Ended] = {}
-        self._told_to_wait: dict[JobName, str] = {}
-        """Those among them, by uid, whose Events say that further pods wait."""
+        self._reported_waiting: dict[JobName, str] = {}
+        """Uid of each ended job for which the Event that pods wait has been emitted."""
         self._made: dict[JobName, dict[str, revisions.Made]] = {}
-        """By whom pods of theirs were made, by the pods' uids, as far as that was read."""
+        """Owner and revision of each job's pods by the pods' uids, as far as they have been read."""
         self._looking: set[JobName] = set()
-        """Those among them of which a pod's owners are being read."""
+        """Ended jobs for which a pod's owners are being read."""
         self._kept: dict[JobName, Document] = {}
-        """Those among them that are deleted some time after their end."""
+        """Ended jobs that are deleted some time after their end (`ttlSecondsAfterFinished`)."""
 
     def __contains__(self, key: JobName) -> bool:
         return key in self._over
@@ -62,7 +62,7 @@ class EndedJobs:
         return iter(self._over)
 
     def has_ended(self, key: JobName, job: Document) -> bool:
-        """This very job, and it has not begun anew since."""
+        """Whether exactly this job (same uid) is over and has not been restarted since."""
         over = self._over.get(key)
         return over is not None and over.uid == job["metadata"]["uid"] and not begin_anew.is_begun(job, over)
 
@@ -74,10 +74,10 @@ class EndedJobs:
         self.look_for_another_beginning(key)
 
     def forget(self, key: JobName) -> None:
-        for known in (self._over, self._kept, self._told_to_wait, self._made):
+        for known in (self._over, self._kept, self._reported_waiting, self._made):
             known.pop(key, None)
 
-    # -- pods that come since ---------------------------------------------------------------------------------------
+    # -- pods that arrive after the end -----------------------------------------------------------------------------
     def answer(self, hello: Hello) -> ForGood | Denied:
         key, over = hello.job, self._over[hello.job]
         pod = next((pod for pod in self._pods.of(key) if pod["metadata"].get("uid") == hello.uid), None)
@@ -86,15 +86,15 @@ class EndedJobs:
             self.look_for_another_beginning(key, pod)
         if not isinstance(found, begin_anew.Retry):
             return ForGood(found.reason)
-        if found.seconds == begin_anew.LOOK_AGAIN and self._told_to_wait.get(key) != over.uid:
-            self._told_to_wait[key] = over.uid
+        if found.seconds == begin_anew.LOOK_AGAIN and self._reported_waiting.get(key) != over.uid:
+            self._reported_waiting[key] = over.uid
             record = JobRecord(self._api, over.job, self._term, list)
             record.add("PodsWaitForRestart", found.reason, "warning", None, "", {})
             self._background.start(record.post_last_events())
         return Denied(found.reason, "job", retry_after=found.seconds)
 
     def look_for_another_beginning(self, key: JobName, pod: Document | None = None) -> None:
-        """Of a job that is over, if this pod, or else the newest, may begin it anew."""
+        """Restarts a job that is over if this pod, or else its newest pod, calls for that."""
         over = self._over.get(key)
         if over is None or key in self._looking:
             return
@@ -113,10 +113,10 @@ class EndedJobs:
         except Superseded as error:
             if not await self._leadership.is_superseded(error):
                 self._note_made(key, pod, revisions.UNREADABLE)
-        except Exception as error:  # its owner's document may be anything
+        except Exception as error:  # the owner's document may have any content
             self._note_made(key, pod, revisions.UNREADABLE)
             is_ours = not isinstance(error, ApiError | ValueError)
-            log.warning("job %s does not begin anew with %s: %s", key, name_of("Pod", pod), error, exc_info=is_ours)
+            log.warning("job %s is not restarted with %s: %s", key, name_of("Pod", pod), error, exc_info=is_ours)
             await asyncio.sleep(self._pause)
         finally:
             self._looking.discard(key)
@@ -133,8 +133,8 @@ class EndedJobs:
         begun = await record.begin_anew(adoption.job_for(owner, pod, self._limits), since)
         if begun is None:
             return
-        log.info("job %s begins anew: %s", key, why)
-        record.add("JobRestarted", f"The job begins anew: {why}.", "normal", None, "", {})
+        log.info("job %s restarts: %s", key, why)
+        record.add("JobRestarted", f"The job restarts: {why}.", "normal", None, "", {})
         self.forget(key)
         self._begun(begun)
         await record.post_last_events()
@@ -157,7 +157,7 @@ class EndedJobs:
             await self._api.delete(record.path, {"apiVersion": "v1", "kind": "DeleteOptions", **preconditions})
         except ApiError as error:
             if not (error.is_absent or error.is_conflict):
-                log.warning("job %s could not be deleted: %s; it is tried again", key, error)
+                log.warning("deleting the expired job %s failed: %s; retrying", key, error)
                 self._kept[key] = job
 
 

@@ -1,4 +1,4 @@
-"""/healthz, /readyz of one replica, and of a master's /metrics, for who may read them."""
+"""Serves /healthz and /readyz of one replica, and /metrics of a master to authorized readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """Ready is a replica that has what it needs; it need not be the one that leads. `readers`: None: no metrics."""
+    """A replica is ready when it has what it needs; it need not lead. `readers`: None if metrics are not served."""
 
     def __init__(self, api: Api, readers: Readers | None = None) -> None:
         self._api, self._readers = api, readers
@@ -25,8 +25,7 @@ class Health:
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int) -> int:
-        """Returns the port, which differs from the one given where that is 0: then IPv4's, for IPv6 has
-        another."""
+        """Returns the port. If `port` is 0, the system chooses one each for IPv4 and IPv6: IPv4's is returned."""
         application = web.Application()
         application.add_routes([web.get("/healthz", self._healthy), web.get("/readyz", self._readyz)])
         if self._readers is not None:

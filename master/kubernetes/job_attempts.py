@@ -1,4 +1,4 @@
-"""Runs a job, and says what is to become of it. A job whose core or whose status fails is tried again, more slowly."""
+"""Runs a job and returns what happens to it next. A job whose core or status fails is retried ever more slowly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from outrider.master.kubernetes.api.client import ApiError
-from outrider.master.kubernetes.api.fence import said
+from outrider.master.kubernetes.api.fence import summary
 from outrider.master.kubernetes.job_runner import RunningJob
 from outrider.master.kubernetes.leadership import Leadership
 from outrider.master.kubernetes.status_writer import Superseded
@@ -19,13 +19,14 @@ from outrider.runtime.pump import CORE_FAILED
 from outrider.wire.ids import JobName
 
 SLOWEST = 300.0
+"""Longest pause in seconds between two attempts after a failure of the core."""
 BEGIN_AGAIN = 5.0
-"""Seconds after which a job is tried again whose status could not be claimed."""
+"""Seconds after which a job whose status could not be claimed is retried."""
 CORE_HAS_FAILED = "SupervisionFailed"
-"""Reason of the condition Supervised while a job waits to be begun again."""
+"""Reason of the condition Supervised while a job waits for its next attempt."""
 UNSERVED = (
-    "A fault of Outrider itself: what looks after this job has failed ({}). Its ranks train on, and nothing that "
-    "happens to them is mended until it begins again, in {} s."
+    "Supervision of this job has failed, because of a bug in Outrider ({}). Its ranks continue training, but faults "
+    "are not handled until supervision restarts in {} s."
 )
 
 log = logging.getLogger("fleet")
@@ -36,27 +37,28 @@ class Outcome(Enum):
     DELETED = auto()
     LEFT_ALONE = auto()
     SUPERSEDED = auto()
-    """This process ends: it is no longer the master."""
+    """This process ends, as it is no longer the master."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """It is to be begun again now."""
+    """The job is to be started again now."""
 
     attempt: int
+    """Number of the next attempt, as in `RunningJob`."""
 
 
 class Attempts:
-    """`pause`: seconds until a job is tried again. `turn_away` gives a job's sidecars their answer."""
+    """`pause`: seconds until a job is retried. `turn_away` sends an answer to a job's sidecars."""
 
     def __init__(
         self, term: int, leadership: Leadership, pause: float, turn_away: Callable[[JobName, HandsOff], None]
     ) -> None:
         self._term, self._leadership, self._pause, self._turn_away = term, leadership, pause, turn_away
         self._failures: dict[JobName, int] = {}
-        """How often a job's core has failed without having run for long between."""
+        """Number of consecutive failures of each job's core; a run of more than `SLOWEST` seconds resets it."""
         self._unserved: dict[JobName, str] = {}
-        """Why those wait to be begun again."""
+        """Reason, for each job that waits for its next attempt."""
 
     def why_unserved(self, key: JobName) -> str | None:
         return self._unserved.get(key)
@@ -69,27 +71,27 @@ class Attempts:
         self._failures.pop(key, None)
 
     async def run(self, key: JobName, running: RunningJob) -> Outcome | Again:
-        log.info("job %s runs here, with term %d", key, self._term)
+        log.info("job %s: started, with term %d", key, self._term)
         began = time.monotonic()
         try:
             code = await running.run()
         except Superseded as error:
             if await self._leadership.is_superseded(error):
                 return Outcome.SUPERSEDED
-            why = f"its status.saved.term is {error.term}, which no master has written"
+            why = f"its status.saved.term is {error.term}, which was not written by a master"
             return await self._again_after_a_bug(key, running, why, began)
         except ApiError as error:
             if running.is_left_alone:
                 return Outcome.LEFT_ALONE
             if running.is_deleted:
                 return Outcome.DELETED
-            log.warning("job %s could not be begun: %s; it is tried again in %g s", key, error, self._pause)
+            log.warning("job %s could not be started: %s; retrying in %g s", key, error, self._pause)
             await asyncio.sleep(self._pause)
             return Again(running.attempt)
         except Exception as error:  # a bug of ours, or a status that cannot be read: it is this job's alone
-            log.exception("what carries job %s has failed", key)
+            log.exception("job %s: supervision failed outside its core", key)
             running.write_journal()
-            return await self._again_after_a_bug(key, running, said(error), began)
+            return await self._again_after_a_bug(key, running, summary(error), began)
         if running.is_left_alone:
             return Outcome.LEFT_ALONE
         if running.is_deleted:
@@ -99,14 +101,17 @@ class Attempts:
         return Outcome.OVER
 
     async def _again_after_a_bug(self, key: JobName, running: RunningJob, why: str, began: float) -> Outcome | Again:
-        """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved
-        and from its members' Hellos, ever more slowly and without end, and its ranks train on meanwhile."""
+        """Waits, then lets the job's core start again from the saved status and the members' Hellos.
+
+        Only the state of this job's core is suspect, not that of other jobs. The pauses grow, attempts never end, and
+        the job's ranks continue training meanwhile.
+        """
         if running.is_deleted:
             return Outcome.DELETED
         lasted = time.monotonic() - began
         failures = self._failures[key] = 1 if lasted > SLOWEST else self._failures.get(key, 0) + 1
         pause = min(self._pause * 2 ** min(failures, 10), SLOWEST)
-        log.error("the core of job %s has failed (a bug of ours): %s; it begins again in %g s", key, why, pause)
+        log.error("the core of job %s failed (a bug in Outrider): %s; restarting it in %g s", key, why, pause)
         await self._leave_unserved(key, running, UNSERVED.format(why.rstrip("."), f"{pause:g}"))
         await asyncio.sleep(pause)
         return Again(running.attempt + 1)
@@ -115,6 +120,6 @@ class Attempts:
         self._unserved[key] = text
         self._turn_away(key, HandsOff(text))
         try:
-            await running.tell_unsupervised(CORE_HAS_FAILED, text)
-        except Exception as error:  # its status may be what cannot be read
-            log.warning("that job %s is not supervised could not be written: %s", key, said(error))
+            await running.report_unsupervised(CORE_HAS_FAILED, text)
+        except Exception as error:  # the unreadable status may itself be the reason
+            log.warning("job %s: writing the condition Supervised failed: %s", key, summary(error))

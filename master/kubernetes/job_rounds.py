@@ -1,4 +1,4 @@
-"""A look at all jobs every few seconds. One that lacks room waits for its turn, and one that has had its time ends."""
+"""Checks all jobs every few seconds: queues those that lack room, ends those whose deadline has passed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LOOK_EVERY = 5.0
 
 class JobRounds:
     def __init__(self, running: Mapping[JobName, RunningJob], ended: EndedJobs, ends_jobs: bool) -> None:
-        """`ends_jobs`: where not, no job ends because its time is over."""
+        """`ends_jobs`: whether deadlines and TTLs of jobs are enforced."""
         self._running, self._ended, self._ends_jobs = running, ended, ends_jobs
 
     async def run(self) -> None:
         queue = Queue()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            with fenced("the look at all jobs"):
+            with fenced("the periodic check of all jobs"):
                 if self._ends_jobs:
                     await self.look_at_times(time.time())
                 for name, behind in queue.look(self.candidates(), time.monotonic()):
@@ -42,7 +42,7 @@ class JobRounds:
         return [(key, each) for key, each in self._running.items() if each.has_begun and not each.is_deleted]
 
     async def look_at_times(self, unix_time: float) -> None:
-        """One that has had its time ends, or is deleted after its end."""
+        """Ends jobs whose deadline has passed, and deletes ended jobs whose TTL has passed."""
         for key, running in self._begun():
             with fenced(f"ElasticJob {key}"):
                 running.look_at_time(unix_time)

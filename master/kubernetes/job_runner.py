@@ -1,4 +1,4 @@
-"""One job of the cluster while it runs. It has its core, its pump, and what carries between them and the API server."""
+"""One running job of the cluster: its core, its pump, and their connection to the API server."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ from outrider.runtime.journal import Journal, Shelf
 from outrider.runtime.pump import Pump
 
 ORDERS = 50_000
-"""More than one attempt gives."""
+"""Order numbers reserved for each attempt, more than one attempt ever uses."""
 JOURNALS = Shelf()
-"""All jobs' journals."""
+"""The journals of all jobs."""
 END_PATIENCE = 60.0
 """Seconds that the pods of a job that is over have to end."""
 
 LEAST_PAUSE, MOST_PAUSE = 1.0, 300.0
-"""Seconds before what is done beside a job is begun again after it has failed."""
+"""Shortest and longest pause in seconds before failed background work of a job is started again."""
 
 log = logging.getLogger("jobs")
 
 
 class RunningJob:
-    """`run` returns the pump's exit code: 0 where the job is over. `is_master` is asked before anything is done."""
+    """`run` returns the pump's exit code, 0 if the job is over. `is_master` is checked before each action."""
 
     def __init__(
         self,
@@ -82,17 +82,17 @@ class RunningJob:
         budgets: Budgets | None = None,
         turns: asyncio.Semaphore | None = None,
     ) -> None:
-        """`attempt`: how often this process has begun the job before; orders get other numbers each time, at least from
-        `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served. `accepted`:
-        what is run instead of `job`, which has `problems`. `budgets` and `turns`, in which jobs begin, are of all
-        jobs."""
+        """`attempt`: how often this process has started the job before; each attempt numbers its orders differently, at
+        least from `first_order` on. `node_of`: the last known state of a node. `begun` is called when the job's
+        sidecars can be served. `accepted`: the valid document to run instead of `job`, which has `problems`. `budgets`
+        and `turns` are shared by all jobs; a job claims its status within `turns`."""
         self.attempt = attempt
         self.key = identity.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master, self._limits = term, is_master, limits
         self.mode, self._begun = mode, begun
         self.is_left_alone = False
-        """It is supervised in this way no more: it ends here, and everything of it goes on."""
+        """Whether supervision in this mode ends here, while the job itself continues."""
         self._record = JobRecord(api, job, term, lambda: self.pods.all(), accepted)
         self._record.problems = list(problems)
         self._begun_anew = begin_anew.begun_anew(job)
@@ -104,8 +104,8 @@ class RunningJob:
         self._platform = KubernetesPlatform(
             api, self._record, policy, self._pump.put, lambda: self.pods.lack(self.state.target), limits
         )
-        self._background = Background(log, "what is done beside a job")
-        """Reads of pods that the watch shows no more and that may be there, and of an owner that is going."""
+        self._background = Background(log, "background work for a job")
+        """Reads of pods that left the watch but may still exist, and of an owner that is being deleted."""
         self.pods = JobPods(
             self.key, self._begun_anew, lambda: self.document, policy.public_key, node_of, self._pump.put,
             self._platform.read, self._background,
@@ -119,22 +119,22 @@ class RunningJob:
         self.has_begun = self._forgotten = self._is_ending = False
         self.is_deleted = self.has_ended = self._is_left = False
         self.left_out: list[Document] = []
-        """Pods that there were when it was deleted, and that are of the next job of its name all the same."""
+        """Pods that existed when the job was deleted but belong to the next job of its name."""
         self._keeping: list[asyncio.Task[None]] = []
 
     @property
     def document(self) -> Document:
-        """As it was shown last, but for a spec that cannot be run."""
+        """The newest document, with the last spec that could be run."""
         return self._record.job
 
     @property
     def newest(self) -> Document:
-        """Whatever it says."""
+        """The newest document, also if its spec is invalid."""
         return self._record.newest
 
     @property
     def failure(self) -> str:
-        """Why its core has failed."""
+        """Why the core has failed."""
         return self._pump.failure
 
     @property
@@ -143,11 +143,11 @@ class RunningJob:
 
     @property
     def next_order(self) -> int:
-        """The first number that no order has."""
+        """The first unused order number."""
         return max(part.next_order for part in (self.state, *job_kinds.parts(self.state)))
 
     def candidate(self) -> Candidate:
-        """For the order in which jobs wait for room."""
+        """The job's entry in the queue for room in the cluster."""
         created = str(self.document["metadata"].get("creationTimestamp") or "")
         is_ours = not queueing.is_queued_elsewhere(self.document)
         lacks_room = is_ours and job_kinds.lacks_room(self.state)
@@ -157,7 +157,7 @@ class RunningJob:
         self._pump.put(event)
 
     def look_at_time(self, unix_time: float) -> None:
-        """Its deadline may have passed."""
+        """Ends the job if its deadline has passed."""
         ends_at = run_policy.ends_at(self.document)
         if ends_at is not None and ends_at <= unix_time and not self._is_ending:
             self._is_ending = True
@@ -168,10 +168,13 @@ class RunningJob:
         try:
             async with self._turns:
                 saved = await self._claim()
-                self._tell_spec(first=saved)
-            beside = [asyncio.create_task(self._kept_up("its Events", self._record.post_events))]
+                self._start_core(saved)
+            beside = [asyncio.create_task(self._kept_up("posting Events", self._record.post_events))]
             if not self.is_deleted:
-                keeping = {"its budget": self._belongings.keep, "its owner's size": self._platform.owner.keep}
+                keeping = {
+                    "keeping its PodDisruptionBudget and Services": self._belongings.keep,
+                    "following its owner": self._platform.owner.keep,
+                }
                 self._keeping = [asyncio.create_task(self._kept_up(*each)) for each in keeping.items()]
             beside += self._keeping
             code = await self._pump.run(EffectsUnderLease(self.effects, self._is_master))
@@ -186,28 +189,29 @@ class RunningJob:
             self.has_ended = True
 
     async def _kept_up(self, what: str, keep: Callable[[], Coroutine[object, object, None]]) -> None:
-        """The job itself does not depend on it: what fails is begun again, ever more slowly."""
+        """Keeps background work running that the job does not depend on; after a failure it restarts ever more
+        slowly."""
         pause = LEAST_PAUSE
         while True:
             try:
                 await keep()
                 return
-            except Exception:  # a document of somebody else's, or a bug of ours
-                log.exception("%s: %s could not be kept up (a bug of ours); again in %g s", self.key, what, pause)
+            except Exception:  # another controller's document, or a bug of ours
+                log.exception("%s: %s failed (a bug in Outrider); restarting in %g s", self.key, what, pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, MOST_PAUSE)
 
     def write_journal(self) -> None:
         self._journal.write()
 
-    async def tell_unsupervised(self, reason: str, text: str) -> None:
-        """Its ranks train on, and nobody looks after them until it is begun again."""
+    async def report_unsupervised(self, reason: str, text: str) -> None:
+        """Reports that the job's ranks train without supervision until the next attempt."""
         self._record.add(reason, text, "warning", None, "", {})
         await self._record.save_unsupervised(reason, text)
         await self._record.post_last_events()
 
     async def _claim(self) -> dict[str, object] | None:
-        """None too where it is gone, and only its pods are left."""
+        """Claims the status and returns what was saved; None also if the ElasticJob is gone and only pods are left."""
         try:
             return await self._record.claim()
         except ApiError as error:
@@ -217,8 +221,11 @@ class RunningJob:
             return None
 
     async def _see_pods_out(self) -> None:
-        """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
-        policy starts a failed trainer again, its sidecar was never reached) is deleted."""
+        """Waits until the pods have ended after the core, then writes that into the status.
+
+        Our own pods that still run are deleted: their restart policy may have restarted a failed trainer, or their
+        sidecar was never reached.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_PATIENCE):
                 goes = deletion.goes if self.is_deleted else lambda pod: not observe.is_over(pod)
@@ -234,8 +241,8 @@ class RunningJob:
             with contextlib.suppress(ApiError):
                 await self._record.save_again()
 
-    def _tell_spec(self, first: dict[str, object] | None) -> None:
-        if (edition := ps_resources.edition(self.newest)) != self._seen:  # it was edited before it was claimed
+    def _start_core(self, saved: dict[str, object] | None) -> None:
+        if (edition := ps_resources.edition(self.newest)) != self._seen:  # edited before it was claimed
             self._seen, problems = edition, validation.problems(self.newest, limits=self._limits)
             if problems:
                 self._record.problems = problems
@@ -243,22 +250,22 @@ class RunningJob:
                 self._record.accept()
         job = self._record.accepted = elasticjob_spec.with_defaults(self._record.accepted)
         spec = self._meant(job)
-        self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
+        self._pump.put(Began(self._term, spec, saved, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
         self.pods.begin(spec)
         self._end_if_deleted()
-        self.pods.tell_all()
+        self.pods.report_all()
         self._begun()
 
     def _meant(self, job: Document) -> JobSpec:
-        """One that is only observed is not measured before it trains."""
+        """The core's spec of the job; a job that is only observed has no node check."""
         spec = elasticjob_ps.spec_of(job)
         return replace(spec, observed=True, node_check=False) if self.mode.word == OBSERVE else spec
 
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
-        """A status write changes the version, an edit the generation as well."""
+        """Takes a new version of the document: a status write changes `resourceVersion`, an edit `generation` too."""
         if begin_anew.is_late(job, self._begun_anew):
             return
         self._record.update(job)
@@ -281,7 +288,7 @@ class RunningJob:
         self._belongings.stir()
 
     def _problems(self, job: Document, before: Document) -> list[str]:
-        """Also of an edit that met no webhook."""
+        """What is wrong with an edited spec, also if no webhook has checked it."""
         if malformed := shapes.malformed(job):
             return malformed
         given = elasticjob_spec.with_defaults(job, before)
@@ -292,22 +299,24 @@ class RunningJob:
         return list(dict.fromkeys([*elasticjob_ps.changes(meant, before), *([wrong] if wrong else [])]))
 
     def refuse(self, problems: list[str]) -> None:
-        """The last spec that could be run is followed on."""
+        """Reports an invalid spec; the job keeps running with the last valid one."""
         if problems == self._record.problems:
             return
         self._record.problems = problems
-        reason = f"The job is run as it was: {'; '.join(problems)}"
+        reason = f"The edited spec is invalid; the job keeps its last valid spec: {'; '.join(problems)}"
         self._record.add("SpecRejected", reason, "warning", None, "", {})
         if self._record.has_saved:
             self._background.start(self._save_again())
 
     async def _save_again(self) -> None:
-        with contextlib.suppress(ApiError):  # the core's next status says it too
+        with contextlib.suppress(ApiError):  # the core's next status has it too
             await self._record.save_again()
 
     def _end_if_deleted(self) -> None:
-        """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order. Or
-        it was gone before it began here."""
+        """Ends the pods in order if the ElasticJob is gone, or is being deleted.
+
+        While a finalizer keeps a deleted ElasticJob, the garbage collector does not delete its pods.
+        """
         if self.is_deleted and self.has_begun and not self._is_ending:
             self._is_ending = True
             self._background.start(self._end())
@@ -325,22 +334,22 @@ class RunningJob:
 
     # -- its own deletion -------------------------------------------------------------------------------------------
     def serves(self, uid: str) -> bool:
-        """The pod whose sidecar says Hello may be of the next job of its name."""
+        """Whether the pod with this uid is served here: after a deletion it may belong to the next job of its name."""
         return not self.is_deleted or self.pods.has_uid(uid)
 
     def deleted(self) -> None:
-        """Its ElasticJob goes, or is gone: nothing is written to it. Its pods are served until they are gone too."""
+        """Stops writing to the ElasticJob, which is being deleted or gone; its pods are served until they are gone."""
         if self.is_deleted:
             return
         self.is_deleted = self._record.is_gone = True
         self.pods.job_deleted()
         for task in self._keeping:
             task.cancel()
-        self._is_ending = False  # it may have been asked to end in other words
+        self._is_ending = False  # it may be ending already for another reason
         self._end_if_deleted()
 
     async def _end(self) -> None:
-        """In order, where its pods go with it."""
+        """Ends the pods in order, if they are deleted together with the ElasticJob."""
         if self.mode.word == OBSERVE:
             self.forget()
             return
@@ -356,12 +365,12 @@ class RunningJob:
         self._pump.put(StopAsked(why, within=deletion.seconds_left(pods, time.time())))
 
     def leave_alone(self) -> None:
-        """Nothing more is done here, and nothing is undone."""
+        """Ends supervision without changing anything of the job."""
         self.is_left_alone = True
         self.forget()
 
     def forget(self) -> None:
-        """What is left of it is not this master's any more."""
+        """Stops the core; this master no longer handles the job."""
         self._forgotten = True
         self.pods.moved.set()
         self._pump.stop(0)

@@ -1,4 +1,4 @@
-"""Jobs whose patterns are compiled elsewhere before anything else is looked at (`master.service.pattern_compiler`)."""
+"""Holds back jobs until their patterns have been compiled in another process (`master.service.pattern_compiler`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from outrider.master.service.pattern_compiler import NotJudged, Patterns
 from outrider.wire.ids import JobName
 
 AGAIN = 5.0
-"""Seconds after which it is tried again where it could not be done."""
+"""Seconds until a failed compilation is retried."""
 
 log = logging.getLogger("fleet")
 
 
 class JudgedPatterns:
-    """`judged` gets each job then, as it was shown last."""
+    """`judged` is called with each job's newest document once its patterns are judged."""
 
     def __init__(self, background: Background, judged: Callable[[Document], None]) -> None:
         self._background, self._judged = background, judged
@@ -33,7 +33,7 @@ class JudgedPatterns:
         return self._patterns.verdicts
 
     def must_be_judged(self, key: JobName, job: Document) -> bool:
-        """It is looked at again then."""
+        """Whether the job must wait for its patterns; if so, `judged` is called later."""
         if deletion.is_deleted(job) or phases.is_over(job) or not self._patterns.unknown(job):
             self.forget(key)
             return False
@@ -54,7 +54,7 @@ class JudgedPatterns:
             try:
                 await self._patterns.learn(job)
             except NotJudged as error:
-                log.warning("job %s waits for its patterns: %s; it is tried again in %g s", key, error, AGAIN)
+                log.warning("job %s waits, its patterns cannot be compiled: %s; retrying in %g s", key, error, AGAIN)
                 await asyncio.sleep(AGAIN)
         if (newest := self._waiting.pop(key, None)) is not None:
             self._judged(newest)

@@ -1,4 +1,4 @@
-"""Whether this process is the master of all jobs: its Lease, and masters of a higher term."""
+"""Tracks whether this process is the master: by its Lease, and by masters of a higher term."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from outrider.master.kubernetes.lease import Lease
 from outrider.master.kubernetes.status_writer import Superseded
 
 LOOK_EVERY = 0.5
-LAPSED = "The API server takes no renewal of the master's Lease, and may be away."
+LAPSED = "The master could not renew its Lease; the API server may be down."
 SUPERSEDED = 3
-"""The process's exit code, as where it reads in the Lease that it is another's."""
+"""Exit code of a process that has been superseded, as when another process holds the Lease."""
 
 log = logging.getLogger("fleet")
 
@@ -29,29 +29,31 @@ class Leadership:
     def is_held(self) -> bool:
         return self._lease.is_held
 
-    async def follow(self, tell: Callable[[LeaseLost | LeaseRegained], None]) -> None:
-        """Every core is told when it runs out, and when it is held again; `Lease.keep` ends where another has it."""
+    async def follow(self, report: Callable[[LeaseLost | LeaseRegained], None]) -> None:
+        """Reports when the Lease runs out and when it is held again; if another process has it, `Lease.keep` ends."""
         was_held = True
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if self.is_held() == was_held:
                 continue
             was_held = not was_held
-            log.warning("the Lease %s", "is held again" if was_held else "has run out: only saved worlds begin again")
-            tell(LeaseRegained() if was_held else LeaseLost(LAPSED))
+            lapsed = "has run out; until it is renewed, jobs can only restart their saved generation"
+            log.warning("the Lease %s", "is held again" if was_held else lapsed)
+            report(LeaseRegained() if was_held else LeaseLost(LAPSED))
 
     def superseded(self, term: int) -> None:
-        """A master says that it has this term."""
+        """Ends this process if another master has announced a higher term."""
         if term > self._term:
-            log.error("there is a master of term %d: this one, of term %d, ends", term, self._term)
+            log.error("a master of term %d exists: this one, of term %d, ends", term, self._term)
             self._end(SUPERSEDED)
 
     async def is_superseded(self, error: Superseded) -> bool:
-        """False where that job alone says so, in a status that somebody else has written."""
+        """Ends this process if a newer master exists; false if only that job's status, written by another program,
+        claims so."""
         with contextlib.suppress(ApiError):
             if not await self._lease.lift(error.term, error.made):
-                log.error("%s: but this process holds the Lease, which is older than the job", error)
+                log.error("%s; ignored, as this process holds the Lease, which is older than the job", error)
                 return False
-        log.error("%s: this process is no longer the master", error)
+        log.error("%s; this process is no longer the master and ends", error)
         self._end(1)
         return True

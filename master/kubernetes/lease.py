@@ -1,10 +1,9 @@
-"""Holds the Lease by which one replica is the master; what is to be written is decided in
-`outrider.master.core.k8s.values.leases`.
+"""Holds the Lease by which one replica is the master.
 
-A holder counts its time from before the write was sent, so that it stops before anyone else may begin; a process that
-was frozen finds its time over at its first look, before it does anything (`is_held`). Its clock goes on while the
-machine is suspended. Where the API server was away, the same holder may go on when it is back and nobody has taken the
-Lease: that is no new term.
+`outrider.master.core.k8s.values.leases` decides what is written. The holder counts its time from before the write was
+sent, so that it stops before another replica may start. A process that was frozen finds its time over when it next
+checks, before it acts (`is_held`); its clock also runs while the machine is suspended. After an outage of the API
+server the same holder may continue, with the same term, if no other replica has taken the Lease.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from outrider.master.kubernetes.api.outage import Outage
 RENEW_EVERY = 2.0
 LOOK_EVERY = 1.0
 ANSWER_WITHIN = 5.0
+"""Time-out of one try in seconds, short enough that after a dead connection there is time for another try."""
 MOST_LIFTED = 1_000_000_000
-"""The Lease counts to 2,147,483,647, and one that is there lets nobody begin."""
-"""Seconds that one look has: a connection that is dead is given up in time for another try."""
+"""Highest term taken over from a job's status: the Lease counts to 2,147,483,647, and no replica could follow that."""
 
 log = logging.getLogger("lease")
 
 
 def since_boot() -> float:
-    """Seconds, those included in which the machine was suspended."""
+    """Seconds since boot, including those in which the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """`me` must be another text in every process, a restarted container too: it takes a term of its own. `api` has
-    connections of its own: behind the pods of a large job the Lease would run out."""
+    """`me` must be unique to the process: a restarted container takes its own term. `api` must have its own
+    connections: if the renewal waited behind the pods of a large job, the Lease would run out."""
 
     def __init__(self, api: Api, name: str, namespace: str, me: str, clock: Callable[[], float] = since_boot):
         self._api, self._name, self._namespace, self._me, self._clock = api, name, namespace, me, clock
@@ -52,7 +51,7 @@ class Lease:
         return self._clock() < self._held_until
 
     async def acquire(self) -> int:
-        """Waits until it is ours; the term."""
+        """Waits until this process holds the Lease; returns the term."""
         while True:
             term = await self._try()
             if term is not None:
@@ -65,17 +64,19 @@ class Lease:
         return ((lease or {}).get("spec") or {}).get("holderIdentity") not in (None, "", self._me)
 
     async def keep(self) -> None:
-        """Renews it, however long that was not possible; returns when it is lost."""
+        """Renews the Lease, however long the API server was away; returns when another process holds it."""
         while not self._is_lost:
             await asyncio.sleep(RENEW_EVERY)
             await self._try(renews=True)
-        log.error("the Lease is another's: this replica is no longer the master")
+        log.error("another replica holds the Lease: this one is no longer the master")
 
     async def lift(self, term: int, made: str) -> bool:
-        """A job that was `made` then (RFC 3339) has a higher term in its status. True where another process holds the
-        Lease, whose term that may be, or where it may come from before the Lease: somebody has deleted that, the terms
-        began anew, and the next holder's is to be higher. False where the Lease is older than the job: then whoever may
-        write the job's status has made the term up."""
+        """Whether the higher `term` in the status of a job that was `made` then (RFC 3339) may be a master's.
+
+        True if another process holds the Lease, as the term may be its own. True also if the job is older than the
+        Lease: that was then deleted, terms started again, and the next holder's term is lifted above `term`.
+        False if the Lease is older than the job: the term was made up by a program that may write the job's status.
+        """
         lease = await self._api.get(f"{self._folder}/{self._name}")
         if lease["spec"].get("holderIdentity") != self._me:
             return True
@@ -87,14 +88,14 @@ class Lease:
         return term <= MOST_LIFTED
 
     async def release(self) -> None:
-        """Lets the next one begin at once."""
+        """Gives the Lease back, so that another replica can take over at once."""
         try:
             lease = await self._api.get(f"{self._folder}/{self._name}")
             if lease["spec"].get("holderIdentity") == self._me:
                 lease["spec"]["holderIdentity"] = ""
                 await self._api.replace(f"{self._folder}/{self._name}", lease)
         except ApiError as error:
-            log.warning("the Lease was not given back: %s", error)
+            log.warning("giving the Lease back failed: %s", error)
         self._held_until = 0.0
 
     async def _try(self, renews: bool = False) -> int | None:
@@ -113,18 +114,19 @@ class Lease:
                 else:
                     written = await self._api.create(self._folder, claim.document)
         except (ApiError, TimeoutError) as error:
-            self._seen = ("", 0.0)  # the holder could not renew it either: it has its time from the next look on
-            self._outage.told(
-                f"the Lease was not taken or renewed: {str(error) or 'the API server did not answer in time'}"
+            self._seen = ("", 0.0)  # the holder could not renew it either: its time counts from the next look
+            self._outage.failed(
+                f"taking or renewing the Lease failed: {str(error) or 'the API server did not answer in time'}"
             )
             return None
-        self._outage.over("the Lease is taken or renewed again")
+        self._outage.over("the Lease can be taken or renewed again")
         self._seen = (written["metadata"]["resourceVersion"], began)
         self._held_until = began + HELD
         return claim.term
 
     def _is_ours(self, lease: Document | None) -> bool:
-        """One that somebody has deleted is made again as long as it was held; later it may have been another's."""
+        """Whether the Lease is ours. A deleted Lease is, if we still held it; otherwise another may have held it
+        since."""
         return self.is_held if lease is None else lease["spec"].get("holderIdentity") == self._me
 
     async def _read(self) -> tuple[Document | None, str, str, str, float]:

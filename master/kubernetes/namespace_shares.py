@@ -1,5 +1,4 @@
-"""What the jobs of one namespace may ask of the API server at one time. So no job waits behind the many of another
-namespace."""
+"""Limits concurrent requests per namespace, so that no job waits behind many jobs of another namespace."""
 
 from __future__ import annotations
 
@@ -9,10 +8,9 @@ from weakref import WeakValueDictionary
 from outrider.master.kubernetes.api.client import Api
 
 ASK_AT_ONCE = 16
-"""Requests of all jobs of one namespace that are on their way: the pool has 100 connections, and others want some."""
+"""Most concurrent requests of all jobs of one namespace: all namespaces share a pool of 100 connections."""
 BEGIN_AT_ONCE = 8
-"""Jobs of a namespace whose status is claimed at one time: a new leader has all of them before it, and its Lease to
-keep."""
+"""Most jobs of a namespace whose status is claimed at one time: a new leader claims all, and must renew its Lease."""
 
 
 class NamespaceShares:

@@ -1,4 +1,4 @@
-"""What is annotated on namespaces, for all jobs in them. Most say nothing of ours."""
+"""Watches annotations of namespaces that apply to all jobs in them; most namespaces have none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("fleet")
 
 
 class Namespaces:
-    """`changed` gets the name of one on which something else is annotated now."""
+    """`changed` is called with the name of each namespace whose annotations of ours have changed."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
@@ -28,12 +28,12 @@ class Namespaces:
         return self._annotations.get(name)
 
     async def watch(self, api: Api) -> None:
-        """Where that is allowed: what is annotated on them counts nowhere else."""
+        """Watches if reading namespaces is allowed; without that right their annotations have no effect."""
         try:
             await api.get(PATH, limit="1")
         except ApiError as error:
             if error.status == 403:
-                log.info("namespaces may not be read here: annotations of theirs are not followed")
+                log.info("reading namespaces is forbidden, so annotations of namespaces have no effect")
                 return
         await Watch(api, PATH, self.listed, self.shown, modes.trimmed).run()
 

@@ -1,5 +1,4 @@
-"""What the watch shows of the cluster's nodes, for all jobs. Each change comes once, and what is known of a node is
-found by its name."""
+"""Watches the cluster's nodes for all jobs: reports each change once, and looks nodes up by name."""
 
 from __future__ import annotations
 
@@ -14,16 +13,17 @@ from outrider.master.kubernetes.api.fence import fenced, name_of, readable
 from outrider.master.kubernetes.api.watch import Watch
 
 LOST_KEPT = 1000
+"""Most deleted nodes that are remembered."""
 
 
 class Nodes:
-    """`changed` gets those that are not what they were. Kubelets write theirs every few minutes, mostly for nothing."""
+    """`changed` is called only for relevant changes: kubelets update their nodes every few minutes."""
 
     def __init__(self, changed: Callable[[NodeSeen], None]) -> None:
         self._changed = changed
         self._there: dict[str, NodeSeen] = {}
         self._lost: dict[str, NodeSeen] = {}
-        """The newest that are no more: their pods outlive them by a minute."""
+        """Nodes that were deleted last; the documents of their pods remain for about a minute."""
 
     async def watch(self, api: Api) -> None:
         await Watch(api, "/api/v1/nodes", self.listed, self.shown, nodes.trimmed).run()
@@ -36,7 +36,7 @@ class Nodes:
             self.shown("MODIFIED", node)
 
     def shown(self, kind: str, document: Document) -> None:
-        """One whose document cannot be read stays as it was."""
+        """Takes a change; a node whose document is malformed keeps its last state."""
         with fenced(name_of("Node", document)):
             shapes.check(document, shapes.NODE)
             self._show(kind, document)
@@ -48,7 +48,7 @@ class Nodes:
             self._see(nodes.seen(document))
 
     def of(self, name: str) -> NodeSeen | None:
-        """None for one that has not been shown: the watch of the pods may be ahead of that of the nodes."""
+        """The last state of a node; None if it has not been seen yet, as the watch of pods may be ahead."""
         return self._there.get(name) or self._lost.get(name)
 
     def _see(self, node: NodeSeen) -> None:

@@ -1,9 +1,9 @@
-"""What a job has besides its pods: its PodDisruptionBudget, and Services where members need an address.
+"""Keeps a job's other objects: its PodDisruptionBudget, and Services if members need an address.
 
-Looked at when the job begins, and when it or its pods change; the API server is asked only where what should be there
-differs from what was last written. All of it goes with the ElasticJob, by its owner references. What is there under the
-name and is not ours is left alone, and its user is told. Nothing of a training depends on any of it: what is refused is
-told once and tried again later.
+They are checked when the job starts and when it or its pods change; a request is made only if the desired object
+differs from what was last written. Owner references delete them with the ElasticJob. An object of the same name that is
+not the job's is left alone and reported. No training depends on these objects: a refusal is reported once and retried
+later.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from outrider.master.kubernetes.budgets import Budgets
 from outrider.master.kubernetes.status_writer import JobRecord
 
 LEAST_APART = 1.0
-"""Seconds between two looks: pods come in crowds."""
+"""Shortest time in seconds between two checks: many pods change at once."""
 AT_REST = 10.0
-"""A look this often while somebody is missing, because the budget counts for how long."""
+"""Seconds between two checks while members are missing, as the budget depends on how long they are missing."""
 AGAIN = 60.0
-"""Seconds after which what was refused is tried again."""
+"""Seconds until a refused object is tried again."""
 
 TOO_MANY = (
-    "The PodDisruptionBudgets of the namespace are more than 8 MiB together: it is not looked whether one of them "
-    "holds the job's pods, and none is made for it."
+    "The PodDisruptionBudgets of the namespace exceed 8 MiB in total, so they were not searched for one that covers "
+    "the job's pods. Outrider creates none for this job."
 )
 
 log = logging.getLogger("belongings")
 
 
 class Belongings:
-    """`pods`: those that the watch shows."""
+    """`pods`: the job's pods that the watch shows."""
 
     def __init__(
         self,
@@ -48,24 +48,25 @@ class Belongings:
         is_master: Callable[[], bool],
         budgets: Budgets | None = None,
     ) -> None:
-        """`budgets`: what is known of those of others, for all jobs together."""
+        """`budgets`: cache of the namespaces' budgets, shared by all jobs."""
         self._budgets = budgets or Budgets(api)
         self._api, self._record, self._pods, self._is_master = api, record, pods, is_master
         self._news = asyncio.Event()
         self._patience = disruption.Patience()
         self._written: dict[str, Any] = {}
-        """By path, the spec that the API server has."""
+        """The spec last written to the API server, by path."""
         self._version: str | None = None
         self._left: set[str] = set()
-        """Paths that are somebody else's business."""
-        self._told: set[str] = set()
+        """Paths of objects that we do not manage."""
+        self._reported: set[str] = set()
+        """Sentences that have been reported."""
 
     def stir(self) -> None:
-        """The job or its pods have changed."""
+        """Triggers a check, as the job or its pods have changed."""
         self._news.set()
 
     async def keep(self) -> None:
-        """Until it is cancelled."""
+        """Checks and writes the objects until cancelled."""
         while True:
             self._news.clear()
             pause = None if self._patience.is_settled else AT_REST
@@ -76,14 +77,17 @@ class Belongings:
             await asyncio.sleep(LEAST_APART)
 
     async def _look(self) -> bool:
-        """False where something is not as it should be yet."""
+        """Whether all objects are as they should be."""
         job = self._record.job
         lacking = self._patience.look(disruption.lacking(job, self._pods()), time.monotonic())
         try:
             services = [await self._have("services", service) for service in addresses.services_of(job)]
             return await self._have_budget(job, lacking) and all(services)
         except ApiError as error:
-            self._tell("OwnedObjectRejected", f"A Service or PodDisruptionBudget of the job was refused: {error}.")
+            text = (
+                f"The API server refused a Service or PodDisruptionBudget of the job (retry in {AGAIN:g} s): {error}."
+            )
+            self._report("OwnedObjectRejected", text)
             return False
 
     # -- the budget -------------------------------------------------------------------------------------------------
@@ -91,9 +95,8 @@ class Belongings:
         if self._version is None:
             self._version = disruption.api_version(await self._api.get(f"/apis/{disruption.GROUP}")) or ""
         if not self._version:
-            self._tell(
-                "PDBUnsupported", "The API server has no PodDisruptionBudgets: a drain takes all members of a node."
-            )
+            text = "The API server does not support PodDisruptionBudgets: a drain evicts all members of a node at once."
+            self._report("PDBUnsupported", text)
             return True
         budget = disruption.budget_of(job, self._version, lacking)
         path = self._path(disruption.PLURAL, budget)
@@ -101,16 +104,16 @@ class Belongings:
             there = await self._budgets.of(path.rpartition("/")[0], self._version)
             if there is None:
                 self._left.add(path)
-                self._tell("ForeignPDBFound", TOO_MANY)
+                self._report("ForeignPDBFound", TOO_MANY)
             elif others := disruption.others(there, job, self._pods()):
-                text = f"The pods have a PodDisruptionBudget already ({', '.join(others)}), and it is left at that."
+                text = f"Another PodDisruptionBudget covers the pods ({', '.join(others)}): Outrider creates none."
                 self._left.add(path)
-                self._tell("ForeignPDBFound", text)
+                self._report("ForeignPDBFound", text)
         return path in self._left or await self._have(disruption.PLURAL, budget)
 
     # -- any of them ------------------------------------------------------------------------------------------------
     async def _have(self, plural: str, document: Document) -> bool:
-        """It is there, and as it should be."""
+        """Creates or updates the object if needed; whether it is as it should be."""
         path = self._path(plural, document)
         if self._written.get(path) == document["spec"]:
             return True
@@ -123,7 +126,7 @@ class Belongings:
         return True
 
     async def _update(self, path: str, document: Document) -> bool:
-        """False where somebody has deleted it: the next look finds out whether it is still wanted."""
+        """Updates the object; false if it was deleted: the next check finds out if it is still needed."""
         try:
             await self._api.patch(path, {"spec": document["spec"]})
         except ApiError as error:
@@ -145,18 +148,19 @@ class Belongings:
         if disruption.is_of(there, self._record.job):
             if kind == disruption.KIND and not disruption.is_as_wanted(there, document):
                 await self._api.patch(path, {"spec": document["spec"]})
-            return True  # a Service is the same for ever
+            return True  # a Service never changes
         if not disruption.is_of_an_earlier(there, self._record.job):
-            self._tell(f"{kind}Conflict", f"There is a {kind} {name} that is not this job's; it is left as it is.")
+            text = f"A {kind} {name} that does not belong to this job exists; Outrider does not change it."
+            self._report(f"{kind}Conflict", text)
         return False
 
     def _path(self, plural: str, document: Document) -> str:
         folder = paths.folder(document["apiVersion"], plural, self._record.namespace)
         return paths.named(folder, document["metadata"]["name"])
 
-    def _tell(self, kind: str, reason: str) -> None:
-        """Once."""
-        if reason not in self._told:
-            self._told.add(reason)
+    def _report(self, kind: str, reason: str) -> None:
+        """Logs the sentence and emits it as an Event, once."""
+        if reason not in self._reported:
+            self._reported.add(reason)
             log.warning("%s: %s", self._record.name, reason)
             self._record.add(kind, reason, "warning", None, "", {})

@@ -1,9 +1,8 @@
-"""The controller whose pods a job has adopted. Its size and its end are read when pods come or go, and its size is
-changed when the core says so.
+"""Reads and resizes the controller whose pods a job has adopted.
 
-A user who scales it is seen by what follows: a pod more, or one that is deleted. So it costs a request when pods
-change, and none while they do not. While pods are missing it is read now and then all the same: the cluster may have
-given it up, and then none comes.
+A user's scaling is noticed by its effect: a pod is created or deleted. So the owner's size and end are read when pods
+come or go, and no requests are made otherwise. While pods are missing, the owner is also read periodically: it may have
+failed, and then no pod comes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.status_writer import JobRecord, path_of
 
 LEAST_APART = 1.0
-"""Seconds between two reads."""
+"""Shortest time in seconds between two reads."""
 MISSING = 10.0
 """Seconds between two reads while pods are missing and nothing changes."""
 
@@ -33,7 +32,7 @@ log = logging.getLogger("owner")
 
 
 class Owner:
-    """`document` is what was read last, None before and where it is nothing that we can read."""
+    """`document` is what was read last; None before that, and if the owner is of a kind that we cannot read."""
 
     def __init__(
         self,
@@ -53,11 +52,11 @@ class Owner:
         self.document: Document | None = None
 
     def stir(self) -> None:
-        """A pod came or goes: it may have another size by now."""
+        """Triggers a read, as a pod came or went and the owner's size may have changed."""
         self._news.set()
 
     async def keep(self) -> None:
-        """Until it is cancelled."""
+        """Reads the owner when needed, until cancelled."""
         while self._path is not None:
             if not await self._is_worth_a_look():
                 continue
@@ -66,8 +65,8 @@ class Owner:
                 async with self._asking:
                     self._seen(await self._read(self._path))
             except ApiError as error:
-                if not error.is_absent:  # it was deleted: the ElasticJob goes with it
-                    log.warning("%s", error)
+                if not error.is_absent:  # a deleted owner's ElasticJob is deleted with it
+                    log.warning("reading the job's owner failed: %s", error)
             await asyncio.sleep(LEAST_APART)
 
     async def _is_worth_a_look(self) -> bool:
@@ -77,19 +76,19 @@ class Owner:
         return self._news.is_set() or self._lacks_pods()
 
     async def now(self) -> Document | None:
-        """As it reads now: empty where it is not there, None where it cannot be read."""
+        """The owner as it is now: empty if it does not exist, None if it cannot be read."""
         try:
             return None if self._path is None else await self._read(self._path)
         except ApiError as error:
             if error.is_absent:
                 return {}
-            log.warning("%s", error)
+            log.warning("reading the job's owner failed: %s", error)
             return None
 
     async def resize(self, action: ResizeOwner) -> None:
         if self._path is None:
             adopts = self._record.job["spec"]["adopts"]
-            raise owners_resize.CannotResize(f"{adopts['kind']} {adopts['name']} has no size that we can read")
+            raise owners_resize.CannotResize(f"Outrider cannot read the size of {adopts['kind']} {adopts['name']}")
         async with self._asking:
             owner = await self._read(self._path)
             uid = owners_resize.owning_uid(self._record.job, owner)
@@ -108,7 +107,7 @@ class Owner:
         return {"kind": self._record.job["spec"]["adopts"]["kind"], **found}
 
     def _seen(self, owner: Document) -> None:
-        """Not another one of its name."""
+        """Takes what was read, unless it is another owner of the same name."""
         if owners_resize.owns(owner, self._record.job):
             self.document = owner
             self._put(OwnerSized(owners_resize.replicas_of(owner), owners_completion.is_suspended(owner)))

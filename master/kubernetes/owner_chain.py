@@ -1,4 +1,4 @@
-"""The documents of a pod's owners. They are its controller, that one's own, and so on, as far as we may read them."""
+"""Reads a pod's chain of owners: its controller, the controller's controller, and so on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PLURALS = {
     ("kubeflow.org", "PyTorchJob"): "pytorchjobs",
     ("jobset.x-k8s.io", "JobSet"): "jobsets",
 }
-"""Owners whose size we can read. Pods of any other count by themselves."""
+"""Kinds of owners whose size we can read. A pod of any other kind of owner counts as a job by itself."""
 
 
 def path_of(reference: Document, namespace: str) -> str | None:
-    """Of what a user has written, with apiVersion, kind and name; None where it is none of these kinds, or no name."""
+    """The API path of a user-written reference (apiVersion, kind, name); None if its kind or name is not valid here."""
     group, _, version = str(reference.get("apiVersion")).rpartition("/")
     plural, name = PLURALS.get((group, str(reference.get("kind")))), str(reference.get("name"))
     if plural is None or not paths.VERSION.fullmatch(version) or not paths.DNS.fullmatch(name):
@@ -28,7 +28,7 @@ def path_of(reference: Document, namespace: str) -> str | None:
 
 
 async def owners_of(api: Api, pod: Document, namespace: str) -> AsyncIterator[Document]:
-    """From the inside out. Raises ApiError where the server does not help; those before it were given already."""
+    """The owners, innermost first. Raises ApiError at the first that cannot be read, after those before it."""
     found = pod
     for _ in PLURALS:  # no chain of controllers is longer
         reference = owners_owner.controller_of(found["metadata"])

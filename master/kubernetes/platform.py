@@ -1,9 +1,8 @@
-"""A job's pods, made and deleted through the API server. What became of them is told by the watch
-(`master.kubernetes.controller`).
+"""Creates and deletes a job's pods through the API server; the watch reports what became of them.
 
-Making a pod twice is harmless: its name is taken by then, and a pod of that name that is this job's is the one that was
-wanted. Our own pods are injected here, before they are sent: no webhook needs to be up for a replacement. They are made
-in slices (`master.kubernetes.pod_slices`), and nothing else waits behind those.
+Creating a pod twice is harmless: the name is taken, and an existing pod of this job with that name is the desired one.
+The sidecar is injected here, before the pod is sent, so that a replacement needs no running webhook. Pods are created
+in slices (`master.kubernetes.pod_slices`); other requests do not wait behind those.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from outrider.wire.ids import MemberId, PodUid
 
 
 class CannotInject(Exception):
-    """The job's own template cannot be injected; the sentence says why."""
+    """The sidecar cannot be injected into the job's own pod template; the message says why."""
 
 
 class KubernetesPlatform:
@@ -51,7 +50,7 @@ class KubernetesPlatform:
         lacks_pods: Callable[[], bool],
         limits: Limits = USUAL,
     ) -> None:
-        """`lacks_pods`: fewer of the job's pods run, or are about to, than are wanted."""
+        """`lacks_pods`: whether fewer of the job's pods are running or pending than desired."""
         self._api, self._record, self._policy, self._put = api, record, policy, put
         self._slices = Slices()
         self.owner = Owner(api, record, put, lacks_pods, limits=limits)
@@ -64,7 +63,8 @@ class KubernetesPlatform:
         return paths.named(self._folder, name)
 
     async def create(self, pod: CreatePod) -> None:
-        """What stands until somebody changes something is no failure of the request: it is told as what it is."""
+        """Creates the pod. A refusal that lasts until a user changes something is put as `CreateRejected`; other
+        failures are raised as ApiError."""
         try:
             await self._create(pod)
         except CannotInject as error:
@@ -91,7 +91,7 @@ class KubernetesPlatform:
                 raise
             there = await self._api.get(self._path(name))
             if not _belongs_to(there, self._record.uid):
-                raise ApiError(409, "AlreadyExists", f"a pod {name} is there, and it is not this job's") from error
+                raise ApiError(409, "AlreadyExists", f"a pod {name} of another owner already exists") from error
 
     async def delete(self, pod: DeletePod) -> None:
         options = {
@@ -104,9 +104,9 @@ class KubernetesPlatform:
         try:
             await self._api.delete(self._path(name), options)
         except ApiError as error:
-            if not (error.is_absent or error.is_conflict):  # a conflict: the name is another pod's by now
+            if not (error.is_absent or error.is_conflict):  # on a conflict, another pod has the name by now
                 raise
-            self._put(PodGone(pod.member, pod.uid, "it is not there any more"))
+            self._put(PodGone(pod.member, pod.uid, "the pod no longer exists"))
 
     async def place(self, pod: PlacePod) -> None:
         index = None if pod.rank_index is None else str(pod.rank_index)
@@ -116,7 +116,7 @@ class KubernetesPlatform:
         await self._label(pod.member, pod.uid, {SERVES: None})
 
     async def _label(self, member: MemberId, uid: PodUid, labels: Mapping[str, str | None]) -> None:
-        """A pod that is gone, or another of its name, needs no label."""
+        """Labels the pod, unless it is gone or another pod has its name by now."""
         path = self._path(identity.name_of(self._record.job, member))
         try:
             await self._api.patch(path, {"metadata": {"uid": uid, "labels": dict(labels)}})
@@ -135,19 +135,19 @@ class KubernetesPlatform:
         await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
 
     def ended(self, exit_code: int) -> None:
-        """The ElasticJob's status says so."""
+        """Does nothing: the ElasticJob's status reports the end."""
 
     async def read(self, pod: Document) -> Document:
         return await self._api.get(self._path(pod["metadata"]["name"]))
 
     async def remove(self, pod: Document) -> None:
-        """With the pod's own grace."""
+        """Deletes the pod with its own grace period."""
         await self._api.delete(self._path(pod["metadata"]["name"]))
 
     def _injected(self, pod: Document) -> Document:
         try:
             place = owners_owner.place_of(pod, self._record.namespace, {})
-        except ValueError as error:  # an annotation that was written before there was a webhook to look at it
+        except ValueError as error:  # an annotation that no webhook has checked
             raise CannotInject(str(error)) from error
         if place is None:
             return pod

@@ -1,7 +1,7 @@
-"""A job's pods are created a few at a time, in the order in which they were asked for. It begins with one, and with
-each that was made comes one more at once, as for the Job controller of Kubernetes.
+"""Creates a job's pods a few at a time, in the order of their requests (slow start).
 
-A refusal (a quota, a policy) takes half of that away; a server that is busy or not reached takes all but one, and a
+The number of concurrent creations starts at one and grows by one with each created pod, as in Kubernetes' Job
+controller. A refusal (a quota, a policy) halves it. If the server is busy or not reached, it falls to one, after a
 pause that grows.
 """
 
@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from outrider.master.kubernetes.api.client import ApiError
 
 MOST = 32
-"""At one time; two jobs' worth is what all jobs together may create at once
+"""Most concurrent creations of one job; all jobs together may have twice as many
 (`master.kubernetes.api.client.CREATIONS`)."""
 LEAST_PAUSE, MOST_PAUSE = 0.5, 16.0
-"""Seconds."""
+"""Shortest and longest pause in seconds after the server was busy or not reached."""
 
 
 class Slices:
@@ -48,7 +48,7 @@ class Slices:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was let in just now
+            if turn.done() and not turn.cancelled():  # its turn came just now
                 self._open -= 1
                 self._let_in()
             raise
@@ -66,7 +66,7 @@ class Slices:
             self._room = max(1, self._room // 2)
             return
         loop = asyncio.get_running_loop()
-        if loop.time() < self._resumes_at:  # of the same slice
+        if loop.time() < self._resumes_at:  # another creation of the same slice has failed already
             return
         self._room, self._pause = 1, min(max(2 * self._pause, self._least_pause), MOST_PAUSE)
         self._resumes_at = loop.time() + self._pause

@@ -1,4 +1,4 @@
-"""What the watch shows of pods, by the job that each was made for. It is kept also while that job is not there yet."""
+"""Keeps the watched pods by job, also before their ElasticJob is seen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PodsByJob:
         return list(self._pods.get(key, {}).values())
 
     def __iter__(self) -> Iterator[JobName]:
-        """Jobs that have one."""
+        """Iterates over the jobs that have pods."""
         return iter(self._pods)
 
     def listed(self, pods: list[Document]) -> None:
@@ -32,8 +32,10 @@ class PodsByJob:
         self.are_listed = True
 
     def take(self, kind: str, pod: Document) -> tuple[JobName, str] | None:
-        """The job, and what this is to it: to one whose label was taken away the pod is deleted. None: it is nothing to
-        any."""
+        """The pod's job and the kind of change for that job; None if the change concerns no job.
+
+        For a job whose label was removed from the pod, the change counts as DELETED.
+        """
         key, name = disappeared.made_for(pod), pod["metadata"]["name"]
         if key is None:
             return None

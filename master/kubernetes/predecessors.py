@@ -1,8 +1,9 @@
-"""Tells earlier leaders that there is a newer one. A leader that is cut off from the API server alone cannot read it in
-the Lease, and keeps its members on their links (`outrider.master.core.membership.past_lease`).
+"""Announces this master to earlier leaders, so that they end.
 
-It comes as a Hello of no job, with a ticket: the key of the tickets is known to masters alone. It is said again with
-each new link for as long as this one leads. A replica that does not lead hears nothing at that port, and need not.
+A leader that is cut off only from the API server cannot read that in the Lease, and keeps its members
+(`outrider.master.core.membership.past_lease`). The announcement is a Hello for no job with a ticket, as only masters
+have the key of the tickets. It is repeated with each new connection while this master leads. A replica that does not
+lead does not listen at that port.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from outrider.wire.ids import JobName, MemberId, PodUid, Role
 from outrider.wire.messages.membership import Hello
 
 OF_MASTERS = JobName("")
-"""Jobs of the cluster have a namespace in their names."""
+"""Job name in such a Hello; names of real jobs contain a namespace."""
 
 log = logging.getLogger("predecessors")
 
 
 def greeting(key: bytes, me: str, term: int, now: float) -> Hello:
-    """What a master says to an earlier one."""
+    """The Hello by which a master announces itself to an earlier one."""
     who = (OF_MASTERS, MemberId(me), PodUid(me), Role("master"), None, "")
     return Hello(*who, term=term, ticket=session_ticket.issue(key, Hello(*who), now))
 
 
 @contextlib.contextmanager
-def told(endpoints: list[str], server_key: str, key: bytes, me: str, term: int) -> Iterator[None]:
-    """For as long as this is entered."""
+def notified(endpoints: list[str], server_key: str, key: bytes, me: str, term: int) -> Iterator[None]:
+    """Announces this master to these endpoints for as long as the context is entered."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-    dealers = [_telling(context, endpoint, server_key, key, me, term) for endpoint in endpoints]
+    dealers = [_notifier(context, endpoint, server_key, key, me, term) for endpoint in endpoints]
     try:
         yield
     finally:
@@ -47,21 +48,21 @@ def told(endpoints: list[str], server_key: str, key: bytes, me: str, term: int) 
         context.term()
 
 
-def _telling(
+def _notifier(
     context: zmq.Context[zmq.Socket[bytes]], endpoint: str, server_key: str, key: bytes, me: str, term: int
 ) -> Dealer:
-    def say() -> None:
-        log.warning("another replica serves sidecars at %s: it is told that the term is %d", endpoint, term)
+    def announce() -> None:
+        log.warning("another replica serves sidecars at %s: announcing term %d to it, so that it ends", endpoint, term)
         with contextlib.suppress(Unreachable):
             dealer.send(encode(greeting(key, me, term, time.time())))
 
-    dealer = Dealer(context, server_key, lambda _answer: None, say, lambda: None)
+    dealer = Dealer(context, server_key, lambda _answer: None, announce, lambda: None)
     dealer.connect(endpoint)
     return dealer
 
 
 def endpoints(pods: list[Document], me: str, port: int) -> list[str]:
-    """Where the other replicas serve sidecars, if they do."""
+    """The endpoints at which the other replicas serve sidecars, if they lead."""
     others = [pod for pod in pods if pod["metadata"]["name"] != me]
     addresses = [(pod.get("status") or {}).get("podIP") for pod in others]
     return [f"tcp://{f'[{at}]' if ':' in at else at}:{port}" for at in addresses if at]

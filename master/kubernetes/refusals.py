@@ -1,4 +1,4 @@
-"""What is wrong with an ElasticJob that no webhook has looked at stands in its conditions."""
+"""Reports an invalid ElasticJob that no webhook has refused in its conditions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Refusals:
         self._written: dict[JobName, list[str]] = {}
 
     def refuse(self, key: JobName, job: Document, wrong: list[str]) -> None:
-        """Once in the same words."""
+        """Logs the problems and writes them into the conditions, unless they were written already."""
         if self._written.get(key) == wrong:
             return
         self._written[key] = wrong
-        log.warning("%s is not run: %s", key, "; ".join(wrong))
+        log.warning("ElasticJob %s is invalid and does not run: %s", key, "; ".join(wrong))
         self._background.start(self._write(job, wrong))
 
     def forget(self, key: JobName) -> None:
         self._written.pop(key, None)
 
     async def _write(self, job: Document, wrong: list[str]) -> None:
-        """Whatever the document is, so much can be written; one that changes meanwhile is refused anew."""
+        """Writes the condition, which works for any document; one that changes meanwhile is refused again."""
         identity = shapes.identity_of(job)
         patch = elasticjob_status.refused(job, wrong, now())
         try:
@@ -41,4 +41,4 @@ class Refusals:
         except ApiError as error:
             self.forget(key_of(job))  # the next list refuses it again
             if not (error.is_absent or error.is_conflict):
-                log.warning("what is wrong with ElasticJob %s could not be written: %s", identity, error)
+                log.warning("writing the problems of ElasticJob %s into its status failed: %s", identity, error)

@@ -1,10 +1,11 @@
-"""Puts a replica together. It serves the masters of all jobs once the Lease is held, and the webhook at once if the
-replica's Deployment is one from before docs/adr/0031 (`master.kubernetes.webhook.service` has it alone). Where the API
-server is away, it waits.
+"""Assembles a replica, which serves the masters of all jobs once it holds the Lease.
 
-A Lease that is another's ends the process, whatever it was doing: the container's restart is a standby with nothing in
-its head. One that cannot be renewed does not (docs/adr/0030). SIGTERM gives the Lease back, so that the other replica
-begins at once; no training notices either.
+If the replica's Deployment is from before docs/adr/0031, it also serves the webhook at once; today
+`master.kubernetes.webhook.service` does that in its own process. While the API server is away, the replica waits.
+
+If another replica holds the Lease, this process ends at once, and the restarted container is a standby without state. A
+Lease that cannot be renewed does not end it (docs/adr/0030). At SIGTERM the Lease is given back, so that the other
+replica takes over at once. Training continues through both.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ async def serve(settings: Settings) -> int:
         return await ended
     finally:
         serving.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):  # told by _report
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # logged by _report
             await serving
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(3):
@@ -97,9 +98,9 @@ def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
 
 async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None]) -> None:
     keys = await until_it_answers(
-        lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "the sidecars' key", log
+        lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "reading the sidecars' key", log
     )
-    native = await until_it_answers(lambda: has_native_sidecars(api), "the version of the cluster", log)
+    native = await until_it_answers(lambda: has_native_sidecars(api), "reading the cluster's version", log)
     policy = policy_of(settings, keys.public, native)
     async with _admission(api, settings, policy, keys, health):
         term = await _acquire(api, settings, lease, keys)
@@ -123,7 +124,7 @@ async def _lead(
     api: Api, settings: Settings, lease: Lease, keys: KeyPair, fleet: Fleet, health: Health, term: int
 ) -> None:
     ticket_key = await until_it_answers(
-        lambda: secret_keys.tickets(api, settings.namespace), "the key of the tickets", log
+        lambda: secret_keys.tickets(api, settings.namespace), "reading the key of the tickets", log
     )
     fleet.sidecars = Sidecars(
         keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.leadership.superseded), RefusalLog()
@@ -132,9 +133,9 @@ async def _lead(
     try:
         fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
         async with _secrets_kept(api, settings, lease, keys, ticket_key):
-            await until_it_answers(lambda: lead(api, settings), "the label of the leader", log)
-            others = await until_it_answers(lambda: _others(api, settings), "what was led before", log)
-            with predecessors.told(others, keys.public, ticket_key, settings.identity, term):
+            await until_it_answers(lambda: lead(api, settings), "labelling the leader's pod", log)
+            others = await until_it_answers(lambda: _others(api, settings), "finding the other replicas", log)
+            with predecessors.notified(others, keys.public, ticket_key, settings.identity, term):
                 await fleet.run()
     finally:
         fleet.sidecars.close()
@@ -144,14 +145,14 @@ async def _lead(
 async def _admission(
     api: Api, settings: Settings, policy: Policy, keys: KeyPair, health: Health
 ) -> AsyncIterator[None]:
-    """The webhook of this replica; where it has a Deployment of its own, what that one needs to know of us."""
+    """Serves the webhook here, or publishes what the webhook's own Deployment needs from the masters."""
 
     def certify(serve: admission.Serve) -> Coroutine[object, object, None]:
         return certificates.keep(api, settings.namespace, serve)
 
     if settings.serves == ALL:
         async with admission.serving(api, settings, lambda: policy, certify) as server:
-            server.leave()  # a connection that the API server keeps would be cut off when this replica ends
+            server.leave()  # otherwise a kept-alive connection of the API server is cut when this replica ends
             health.is_ready = True
             yield
         return
@@ -170,7 +171,7 @@ async def _admission(
 
 
 async def _acquire(api: Api, settings: Settings, lease: Lease, keys: KeyPair) -> int:
-    """The term, when it is this replica's turn. KeyReplaced where its key is not the one that the pods were given."""
+    """Waits for the Lease and returns the term. Raises KeyReplaced if this replica's key is not that of the pods."""
     while True:
         term = await _acquire_once(api, settings, lease, keys)
         if lease.is_held:  # the API server may have been away since
@@ -184,7 +185,9 @@ async def _acquire_once(api: Api, settings: Settings, lease: Lease, keys: KeyPai
         done, _ = await asyncio.wait({acquiring, watching}, return_when=asyncio.FIRST_COMPLETED)
         for task in done - {acquiring}:
             task.result()
-        await until_it_answers(lambda: secret_keys.check(api, settings.namespace, keys), "the sidecars' key", log)
+        await until_it_answers(
+            lambda: secret_keys.check(api, settings.namespace, keys), "checking the sidecars' key", log
+        )
         return acquiring.result()
     finally:
         acquiring.cancel()
@@ -195,7 +198,8 @@ async def _acquire_once(api: Api, settings: Settings, lease: Lease, keys: KeyPai
 async def _secrets_kept(
     api: Api, settings: Settings, lease: Lease, keys: KeyPair, ticket_key: bytes
 ) -> AsyncIterator[None]:
-    """And looked at for the last time when this replica goes as the master: nobody else may have what is in them."""
+    """Keeps the Secrets, and writes them back once more when this master leaves: it may be the only one with the
+    keys."""
     held = {secret_keys.CURVE: secret_keys.data_of(keys), secret_keys.TICKETS: {"key": ticket_key}}
     if settings.serves == MASTER:
         held[secret_keys.PUBLIC] = secret_keys.public_of(keys)
@@ -216,8 +220,10 @@ async def _others(api: Api, settings: Settings) -> list[str]:
 
 
 async def lead(api: Api, settings: Settings) -> None:
-    """The Service of the sidecars selects the leader's label: it is taken off every other pod and put on ours. ApiError
-    where it cannot be taken off one that is still there: half of the sidecars would find that one."""
+    """Moves the leader's label, which the sidecars' Service selects, from every other pod to ours.
+
+    Raises ApiError if it cannot be removed from an existing pod: half of the sidecars would connect to that one.
+    """
     folder = f"/api/v1/namespaces/{settings.namespace}/pods"
     for pod in (await api.get(folder, labelSelector=f"{LEADER}=true"))["items"]:
         if pod["metadata"]["name"] != settings.pod:
@@ -229,6 +235,6 @@ async def lead(api: Api, settings: Settings) -> None:
     try:
         await api.patch(f"{folder}/{settings.pod}", {"metadata": {"labels": {LEADER: "true"}}})
     except ApiError as error:
-        if not error.is_absent:  # run by hand outside of a pod: whoever did so leads the sidecars here himself
+        if not error.is_absent:  # started by hand outside a pod: the user must route the sidecars here
             raise
-        log.warning("there is no pod %s to be labelled as the leader", settings.pod)
+        log.warning("the pod %s does not exist, so the sidecars' Service does not select this leader", settings.pod)

@@ -1,4 +1,4 @@
-"""What a replica of the cluster's master is told at its start."""
+"""Reads the settings of a replica of the cluster's master from its environment."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from outrider.master.core.k8s.values.names import CONTROL_PLANE
 from outrider.runtime.settings import Environment, WrongSetting
 
 ALONE_AFTER = 600.0
-"""Longer than any change of leader takes."""
+"""Default of `Settings.alone_after` in seconds, longer than any change of leader takes."""
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 CLIENT_CA = "OUTRIDER_WEBHOOK_CLIENT_CA"
 ALL, MASTER, WEBHOOK = "all", "master", "webhook"
-"""What a replica serves: each Deployment of today has one of the two, those from before docs/adr/0031 had both."""
+"""What a replica serves: today's Deployments serve one of the last two, those from before docs/adr/0031 both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +27,35 @@ class Settings:
     pod: str
     namespace: str
     identity: str
-    """Of this process: a restarted container is another one."""
+    """Identity of this process in the Lease; a restarted container has another one."""
     image: str
-    """Of the sidecars, as of the master itself."""
+    """Image of the sidecars and of the master itself."""
     pull_policy: str
     endpoint: str
-    """Where sidecars find the master that leads."""
+    """Endpoint at which sidecars reach the leading master."""
     journals: Path
     sidecars_port: int
     webhook_port: int
     http_port: int
     log: str
     alone_after: float = ALONE_AFTER
-    """Seconds without a master after which a pod that forms its world by itself begins (docs/adr/0028)."""
+    """Seconds without a master after which an eligible pod starts training on its own (docs/adr/0028)."""
     mode: str = SUPERVISE
-    """One of `modes.MODES`, for all jobs."""
+    """Mode of all jobs, one of `modes.MODES`."""
     max_members: int = MEMBERS
-    """Of one job."""
+    """Most members of one job."""
     serves: str = ALL
+    """What this replica serves: `ALL`, `MASTER` or `WEBHOOK`."""
     pull_secret: str = ""
-    """What pulls the image of the sidecars, in each pod's own namespace; empty: nothing is needed."""
+    """Name of the image pull secret for the sidecars, in each pod's own namespace; empty: none is needed."""
     namespaces: tuple[str, ...] = ()
-    """The only ones that are looked at; empty: all but those of the control plane."""
+    """Namespaces that are watched; empty: all but those of the control plane."""
     webhook_client_cas: str = ""
-    """PEM: the webhook answers only who has a certificate of one of these; empty: anybody."""
+    """CAs (PEM) of which a client of the webhook must have a certificate; empty: any client is answered."""
 
 
 def read(environment: Environment) -> Settings:
-    """Raises WrongSetting, which names the variable and says what it may be."""
+    """Reads the settings. Raises WrongSetting, which names the variable and its allowed values."""
     namespace = environment.text("POD_NAMESPACE", what="the namespace of the master's pod")
     pod = environment.text("POD_NAME", what="the name of the master's pod")
     port = environment.integer("OUTRIDER_SIDECARS_PORT", SIDECARS_PORT, low=1, high=65535)
@@ -81,7 +82,7 @@ def read(environment: Environment) -> Settings:
 
 
 def _client_cas(environment: Environment) -> str:
-    """A bundle's comments may have any characters; the certificates themselves have ASCII alone."""
+    """The CA bundle as ASCII: comments in it may have other characters, certificates do not."""
     path = environment.text(CLIENT_CA, "")
     if not path:
         return ""
@@ -89,7 +90,7 @@ def _client_cas(environment: Environment) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=found)
     except (ssl.SSLError, ValueError) as error:
-        raise WrongSetting(f"{CLIENT_CA}={path!r}: must be a file with certificates of CAs in PEM: {error}") from error
+        raise WrongSetting(f"{CLIENT_CA}={path!r}: must be a file of CA certificates in PEM: {error}") from error
     return found
 
 
@@ -98,7 +99,7 @@ def _namespaces(text: str) -> tuple[str, ...]:
     for name in found:
         if not NAMESPACE.fullmatch(name) or name in CONTROL_PLANE:
             raise WrongSetting(
-                f"OUTRIDER_NAMESPACES={text!r}: {name!r} must be the name of a namespace, with commas between several, "
-                f"and none of {', '.join(CONTROL_PLANE)}"
+                f"OUTRIDER_NAMESPACES={text!r}: {name!r} must be the name of a namespace, and not one of "
+                f"{', '.join(CONTROL_PLANE)}; separate several namespaces by commas"
             )
     return found

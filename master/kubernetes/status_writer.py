@@ -1,8 +1,8 @@
-"""One job's ElasticJob: its status, written by compare-and-set, and its Events.
+"""Writes one ElasticJob's status by compare-and-set, and posts its Events.
 
-The status is the job's memory. A master claims it before it reads it: the claim writes its term, and from then on every
-write of an earlier master meets a version that it does not know, reads again, finds a higher term, and that one ends.
-One write is on its way at a time; of those that wait meanwhile only the newest is written.
+The status is the job's memory. A master claims it, by writing its term, before it reads it. From then on a write of an
+earlier master conflicts; that master then reads the status, finds the higher term, and ends. One write is in flight at
+a time; of the statuses that wait meanwhile, only the newest is written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from outrider.master.core.k8s.values.shapes import WrongDocument
 from outrider.master.kubernetes.api.client import MERGE_PATCH, Api, ApiError
 
 CLAIMS = 8
+"""Most tries of a write after conflicts."""
 MOST_TERM = 2**31 - 1
-"""As often as the Lease counts; nobody has written more, and following it would end every master."""
+"""Highest valid term, the limit of the Lease's counter; obeying a higher one would end every master."""
 LAST_EVENTS = 5.0
+"""Seconds for posting the remaining Events of a job that is over."""
 EVENTS_WAITING = 500
-"""Beyond so many that the API server has not taken yet, further Events are in the log alone."""
+"""Most Events in the queue; further ones are only in the log."""
 
 log = logging.getLogger("record")
 
@@ -43,7 +45,7 @@ class Superseded(Exception):
     """A master with a higher term has claimed this job."""
 
     def __init__(self, path: str, term: int, ours: int, made: str) -> None:
-        """`made`: when the job was, RFC 3339."""
+        """`made`: creation time of the job, RFC 3339."""
         super().__init__(f"{path} was claimed by a master of term {term}, and this one has {ours}")
         self.term, self.made = term, made
 
@@ -54,19 +56,18 @@ def path_of(namespace: str, name: str = "") -> str:
 
 
 def now() -> str:
-    """RFC 3339 in UTC, as Kubernetes writes it."""
+    """The current time in RFC 3339 and UTC, as Kubernetes writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class JobRecord:
-    """`newest` is the document as it was shown last, whatever it says. `job` is that with the newest spec that could be
-    run, in our own words, and `accepted` the same with all defaults, from which its pods are made; `pods` gives those
-    that the watch shows."""
+    """`newest` is the newest document, valid or not. `job` is that document with the newest valid spec, in our own
+    field names; `accepted` is `job` with all defaults, from which pods are created. `pods` returns the watched pods."""
 
     def __init__(
         self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]], accepted: Document | None = None
     ) -> None:
-        """`accepted`: where `job` cannot be run, one that could be."""
+        """`accepted`: an earlier valid document, if `job` is invalid."""
         self.newest = job
         self.job = self.accepted = pytorch_fields.in_our_words(accepted or job)
         self._api, self._term, self._pods = api, term, pods
@@ -77,28 +78,28 @@ class JobRecord:
         self._newest: Mapping[str, object] = {}
         self._saved: Mapping[str, object] | None = None
         self.problems: list[str] = []
-        """What is wrong with the newest spec, which is then not followed."""
+        """Problems of the newest spec, which then has no effect."""
         self.unknown_fields = unknown_fields.left_by(accepted or job)
-        """Paths in the newest spec of what pods are made without."""
+        """Paths of fields in the newest spec that pods are created without, as the API server does not know them."""
         self.owner: Callable[[], Document | None] = lambda: None
-        """The controller whose pods it has adopted, as it was read last."""
+        """Returns the last read document of the controller whose pods the job has adopted."""
         self.is_gone = False
-        """It was deleted: nothing is written to it any more."""
+        """Whether the ElasticJob was deleted, so that nothing is written to it any more."""
         self._writing = asyncio.Lock()
         self._events: asyncio.Queue[Document] = asyncio.Queue(EVENTS_WAITING)
         self._takes_no_more = False
-        """The namespace is being deleted: no Event will be taken again."""
+        """Whether the namespace is being deleted, so that no further Event will be accepted."""
         self._not_taken = ""
-        """Why the last one was not, which was said."""
+        """Logged reason why the last Event was refused; empty if it was accepted."""
 
     def update(self, job: Document) -> None:
-        """It is shown in another version, whose spec nobody has looked at yet."""
+        """Takes a new version of the document, whose spec has not been checked yet."""
         self.newest = job
         status = job.get("status")
         self.job = {**self.job, "metadata": shapes.metadata_of(job), **({} if status is None else {"status": status})}
 
     def accept(self, before: Document | None = None) -> None:
-        """The newest can be run, and is followed from now on. `before`: the one that was."""
+        """Makes the newest spec, which is valid, the one that is run. `before`: the document that was run until now."""
         self.problems = []
         self.unknown_fields = unknown_fields.still_there(self.newest, self.unknown_fields)
         self.job = {**self.job, "spec": pytorch_fields.in_our_words(self.newest)["spec"]}
@@ -107,7 +108,7 @@ class JobRecord:
 
     # -- status -----------------------------------------------------------------------------------------------------
     async def claim(self) -> dict[str, object] | None:
-        """Makes the status ours and returns what an earlier master left in it; None for a job that none has run."""
+        """Claims the status and returns what an earlier master saved in it; None if no master has run the job."""
         for _ in range(CLAIMS):
             job = await self._read()
             patch = {"metadata": {"resourceVersion": self._version}, "status": {"saved": {"term": self._term}}}
@@ -122,7 +123,7 @@ class JobRecord:
         raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:
-        """Returns when it, or a newer one, is written."""
+        """Writes the status; returns when it, or a newer one, is written."""
         self._newest = status
         async with self._writing:
             newest = self._newest
@@ -131,7 +132,7 @@ class JobRecord:
                 self._saved = newest
 
     async def save_again(self) -> None:
-        """The same, with the pods as they are now, and what is wrong now."""
+        """Writes the last status again, with the current pods and problems."""
         async with self._writing:
             await self._write(self._newest)
 
@@ -140,7 +141,7 @@ class JobRecord:
         return bool(self._newest)
 
     async def save_unsupervised(self, reason: str, message: str) -> None:
-        """The condition Supervised is False; the rest of the status stays as it was left."""
+        """Sets the condition Supervised to False, and leaves the rest of the status unchanged."""
         for _ in range(CLAIMS):
             job = await self._read()
             status = unsupervised(mapping(job.get("status")), reason, message, now())
@@ -155,9 +156,11 @@ class JobRecord:
             return
 
     async def begin_anew(self, meant: Document, since: str) -> Document | None:
-        """Of a job that is over: its spec and owner become those of `meant`, and it has not begun. None where it is not
-        over any more, or is being deleted. A master that ends between the two writes is followed by one that makes
-        both: the owner and revision of the end are in the status until then."""
+        """Resets a job that is over to not started, with the spec and owner of `meant`; returns the new document.
+
+        Returns None if the job is no longer over, or is being deleted. If this master ends between the two writes, the
+        next one repeats both: until the second write, the status has the owner and revision of the ended job.
+        """
         for _ in range(CLAIMS):
             job = await self._read()
             if not is_over(job) or deletion.is_deleted(job):
@@ -181,7 +184,7 @@ class JobRecord:
         except ApiError as error:
             if not error.is_absent:
                 raise
-            self.is_gone = True  # the watch will say so too
+            self.is_gone = True  # the watch will report that too
 
     async def _write_what_is_there(self, status: Mapping[str, object]) -> None:
         for _ in range(CLAIMS):
@@ -207,7 +210,7 @@ class JobRecord:
     async def _read(self) -> Document:
         job = await self._api.get(self.path)
         if job["metadata"]["uid"] != self.uid:
-            raise ApiError(404, "NotFound", f"{self.path} was deleted, and another one of that name is there")
+            raise ApiError(404, "NotFound", f"{self.path} was deleted, and another one of the same name exists")
         self.update(job)
         self._version = job["metadata"]["resourceVersion"]
         term = mapping(mapping(job.get("status")).get("saved")).get("term") or 0
@@ -227,21 +230,21 @@ class JobRecord:
         try:
             self._events.put_nowait(event)
         except asyncio.QueueFull:
-            log.warning("the API server is slow to take Events: %s is in the log alone", kind)
+            log.warning("the API server accepts Events too slowly: %s is only in the log", kind)
 
     async def leave_out(self, fields: Sequence[str]) -> None:
-        """The API server does not know them: each is told once, for as long as it stands in the template."""
+        """Reports fields that the API server does not know, each once for as long as the template has it."""
         new = [each for each in dict.fromkeys(fields) if each not in self.unknown_fields]
         new = new[: unknown_fields.MOST - len(self.unknown_fields)]
         self.unknown_fields += new
         for each in new:
             self.add(unknown_fields.REASON, unknown_fields.sentence(each), "warning", None, "", {})
         if new and self.has_saved:
-            with contextlib.suppress(ApiError, Superseded, WrongDocument):  # as the core's next status is met, and says
+            with contextlib.suppress(ApiError, Superseded, WrongDocument):  # the core's next status reports them too
                 await self.save_again()
 
     async def post_events(self) -> None:
-        """Until it is cancelled."""
+        """Posts Events at a limited rate until cancelled."""
         allowance, pause = Allowance(), 0.0
         while True:
             await asyncio.sleep(pause)
@@ -250,14 +253,14 @@ class JobRecord:
             await self._post(event)
 
     async def post_last_events(self) -> None:
-        """Of a job that is over: those that still wait, in a bounded time."""
+        """Posts the remaining Events of a job that is over, in a bounded time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_EVENTS):
                 while not self._events.empty():
                     await self._post(self._events.get_nowait())
 
     async def _post(self, event: Document) -> None:
-        """One that is refused is in the log of what happened; nothing depends on it. Why is said once."""
+        """Posts one Event. A refusal is harmless, as Events are in the log too; its reason is logged once."""
         if self._takes_no_more:
             return
         try:
@@ -269,6 +272,6 @@ class JobRecord:
             self._takes_no_more = create_errors.is_final(error.status, error.message)
             why = f"{error.status} {error.reason}"  # each message names its own Event
             if why != self._not_taken:
-                then = "none is tried any more" if self._takes_no_more else "the next are tried without a word"
-                log.warning("%s/%s: an Event was not taken, and %s: %s", self.namespace, self.name, then, error)
+                then = "no more are sent" if self._takes_no_more else "further such failures are not logged"
+                log.warning("%s/%s: posting an Event failed (%s): %s", self.namespace, self.name, then, error)
             self._not_taken = why

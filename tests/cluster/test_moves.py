@@ -70,7 +70,7 @@ def deleted_while_it_trains_and_applied_again_it_repeats_no_step(job: ClusterJob
     with no_step_is_repeated(job) as mark:
         job.kubectl("delete", "elasticjob", job.name)
         job.create(job.document)
-    job.event("WaitingForOldPods", "its pods are not gone yet", after=mark)
+    job.event("WaitingForOldPods", "Pods of a deleted job of the same name still exist", after=mark)
 
 
 @pytest.mark.exhaustive

@@ -239,7 +239,7 @@ def a_pod_that_claims_to_be_another_ones_member_is_refused(job: ClusterJob) -> N
     job.create(impostor(job.pods()[job.pod("worker-0")]))
     phase = ("get", "pod", "impostor", "-o", "jsonpath={.status.phase}")
     until(lambda: job.kubectl(*phase) == "Running", job.story)
-    until(lambda: "is bound to another pod" in job.kubectl("logs", "impostor"), job.story)
+    until(lambda: "is not bound to the pod with uid" in job.kubectl("logs", "impostor"), job.story)
     same, _ = job.training(2, more=len(world[0]) + 30)
     assert same == restart
     job.delete_pod("impostor")

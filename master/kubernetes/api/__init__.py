@@ -1,1 +1,1 @@
-"""The API server: requests, watches, and what is done while it is away."""
+"""The API server: requests, watches and outages."""

@@ -1,9 +1,8 @@
-"""The API server, as documents: the official client's connection and credentials, without its models.
+"""Calls the API server with plain documents, over the official client's connection and credentials.
 
-Every call has a time-out. What may be repeated without harm is repeated a few times where the server is busy (429, 5xx)
-or the connection broke, with a growing pause, or the one that the server asks for (Retry-After); a create is repeated
-too, because a name is made only once: the second answer is then 409, which the caller takes for what it is. Anything
-else is the caller's `ApiError`.
+Every call has a time-out. If the server is busy (429, 5xx) or the connection breaks, the call is repeated a few times,
+with a growing pause or the one that the server requests (Retry-After). A create is repeated too: a name is created only
+once, so a second attempt is answered with 409, which the caller handles. Every other failure is raised as `ApiError`.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ from outrider.master.core.k8s.values.requests import Request, request_of
 SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 SILENCE = 90.0
-"""Seconds without a byte after which a watch is dead: the API server sends a bookmark each minute, if nothing else."""
+"""Seconds without a byte after which a watch counts as dead: the API server sends at least one bookmark a minute."""
 KEEP_ALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""Seconds of idleness before the kernel asks whether the other end is there, between two questions, and how many."""
+"""TCP keep-alive: seconds of idleness before the first probe, seconds between two probes, and number of probes."""
 MANAGER = "outrider-master"
-"""Who it is in the audit log, and in managedFields: the API server takes what stands before the slash."""
+"""Our name in the audit log and in managedFields, for which the API server uses the user agent up to the slash."""
 TRIES = 4
 PAUSE = 0.2
 """Seconds before the second try; each further pause is twice as long."""
 LONGEST_PAUSE = 30.0
-"""Seconds that the server may ask for with Retry-After, at most."""
+"""Longest pause in seconds that a Retry-After of the server may impose."""
 NO_PATIENCE = 1.0
-"""The same for what may not wait."""
+"""Longest pause in seconds that a Retry-After may impose on urgent calls (`Api.apart`)."""
 CREATIONS = 64
-"""Pods of all jobs that are created at one time: the pool has 100 connections."""
+"""Most pods, over all jobs, that are created at one time: the pool has 100 connections."""
 MERGE_PATCH = "application/merge-patch+json"
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))([A-Za-z0-9._~:-]|%(?!2F|25)[0-9A-F]{2})+)+")
-"""What `outrider.master.core.k8s.values.paths` makes: no text of a user's that was not looked at there is ever sent."""
+"""Paths as built by `outrider.master.core.k8s.values.paths`: no user's text is sent that was not checked there."""
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-"""https://kubernetes.io/blog/2020/09/03/warnings/. Several may stand in one header: what is between may join them."""
+"""One warning (https://kubernetes.io/blog/2020/09/03/warnings/). A proxy may join several into one header."""
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 SILENT = "Silent"
-"""The reason of a watch that has said nothing: nothing may have changed, or its connection is forgotten."""
+"""Reason of the error of a silent watch: nothing has changed, or its connection is dead."""
 
 
 class ApiError(Exception):
-    """The API server refused, or could not be reached (status 0)."""
+    """The API server refused a request, or could not be reached (status 0)."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
-        """`retry_after`: seconds that the server asks to be left alone."""
+        """`retry_after`: seconds to wait before the next try, as requested by the server."""
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
 
@@ -76,12 +75,12 @@ class ApiError(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """The server is busy, or was not reached."""
+        """Whether a later try may succeed: the server is busy or was not reached."""
         return self.status in (0, 429) or self.status >= 500
 
 
 class _KeptAlive(RESTClientObject):
-    """Dead connections are found by the kernel too, also those that wait in the pool."""
+    """Lets the kernel find dead connections too, also idle ones in the pool."""
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(limit=self.maxsize, ssl=self.ssl_context, socket_factory=_kept_alive)
@@ -102,9 +101,9 @@ class Api:
     def __init__(
         self, api_client: kubernetes_client.ApiClient, seconds: float = SECONDS, silence: float = SILENCE
     ) -> None:
-        """`seconds`: what one call may take. `silence`: how long a watch may say nothing."""
+        """`seconds`: time-out of one call. `silence`: seconds without a byte after which a watch counts as dead."""
         self._client, self._seconds, self._silence = api_client, seconds, silence
-        # else aiohttp looks for a netrc and for proxies at each request, which is a third of what one costs
+        # otherwise aiohttp looks for a netrc and for proxies at each request, which is a third of a request's cost
         api_client.configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         api_client.rest_client = _KeptAlive(api_client.configuration)
         api_client.user_agent = f"{MANAGER}/{version('outrider')}"
@@ -113,11 +112,11 @@ class Api:
         self._turn: AbstractAsyncContextManager[None] = nullcontext()
         self._creations = asyncio.Semaphore(CREATIONS)
         self.requests: Counter[tuple[Request, int]] = Counter()
-        """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
+        """Number of requests sent, each try counted, by request and status of the answer (0: no answer)."""
 
     @classmethod
     async def connect(cls) -> Api:
-        """With the pod's service account, else with KUBECONFIG."""
+        """Connects with the pod's service account, otherwise with KUBECONFIG."""
         configuration = kubernetes_client.Configuration()
         if IN_CLUSTER.exists():
             config.load_incluster_config(configuration)
@@ -126,20 +125,22 @@ class Api:
         return cls(kubernetes_client.ApiClient(configuration))
 
     def apart(self) -> Api:
-        """The same server by connections of its own, for what may not wait behind what jobs ask of it. What it asks is
-        counted in both."""
+        """A client for the same server with its own connections, for calls that must not wait behind the jobs' calls.
+
+        Both clients count into the same `requests`.
+        """
         found = Api(kubernetes_client.ApiClient(self._client.configuration), self._seconds, self._silence)
         found.requests, found._longest_pause = self.requests, NO_PATIENCE
         return found
 
     def writing_while(self, may_write: Callable[[], bool]) -> Api:
-        """The same connections, by which something is only written for as long as this holds."""
+        """A client over the same connections that writes only while `may_write` returns true."""
         found = copy(self)
         found._may_write = may_write
         return found
 
     def in_turn(self, turn: AbstractAsyncContextManager[None]) -> Api:
-        """The same connections; each call but a watch is made within `turn`."""
+        """A client over the same connections that makes each call, except watches, within `turn`."""
         found = copy(self)
         found._turn = turn
         return found
@@ -151,14 +152,14 @@ class Api:
         return await self._call("GET", path, query)
 
     async def page(self, path: str, **query: str) -> tuple[Document, int]:
-        """And how many bytes it had."""
+        """One page of a list and its size in bytes."""
         sizes: list[int] = []
         return await self._call("GET", path, query, sizes=sizes), sizes[-1]
 
     async def create(
         self, path: str, document: Mapping[str, Any], warnings: list[str] | None = None, **query: str
     ) -> Document:
-        """`warnings` is given those that come with the answer."""
+        """Creates an object; the warnings of the answer are appended to `warnings`."""
         return await self._call("POST", path, query, document, warnings=warnings)
 
     async def replace(self, path: str, document: Mapping[str, Any]) -> Document:
@@ -173,8 +174,10 @@ class Api:
     async def watch(
         self, path: str, resource_version: str, seconds: int, **query: str
     ) -> AsyncGenerator[Document, None]:
-        """The changes after this version, until the server ends the stream, at the latest after `seconds`. ApiError
-        where it says nothing for long: what is between may have forgotten the connection."""
+        """The changes after this version, until the server ends the stream, at the latest after `seconds`.
+
+        Raises ApiError if nothing arrives for long: a proxy or NAT in between may have dropped the connection.
+        """
         query |= {"watch": "1", "resourceVersion": resource_version, "timeoutSeconds": str(seconds)}
         query |= {"allowWatchBookmarks": "true"}
         timeout = aiohttp.ClientTimeout(total=seconds + SECONDS, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
@@ -184,9 +187,9 @@ class Api:
                 if line.strip():
                     yield nesting.read(line)
         except TimeoutError as error:
-            raise ApiError(0, SILENT, f"the watch of {path} has said nothing for {self._silence:g} s") from error
+            raise ApiError(0, SILENT, f"the watch of {path} has been silent for {self._silence:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise ApiError(0, "", f"the watch of {path} broke: {_said(error)}") from error
+            raise ApiError(0, "", f"the watch of {path} broke: {_message(error)}") from error
         finally:
             response.close()
 
@@ -208,8 +211,8 @@ class Api:
             except ApiError as error:
                 if not error.may_pass:
                     raise
-                asked_for = min(error.retry_after, self._longest_pause)
-            await asyncio.sleep(max(pause, asked_for))
+                requested = min(error.retry_after, self._longest_pause)
+            await asyncio.sleep(max(pause, requested))
             pause *= 2
         return await self._once(method, path, query, body, content_type, warnings, sizes)
 
@@ -234,11 +237,11 @@ class Api:
                 raw = await response.read()
                 found = nesting.read(raw)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-                raise ApiError(0, "", f"{method} {path}: the answer broke off: {_said(error)}") from error
+                raise ApiError(0, "", f"{method} {path}: the answer broke off: {_message(error)}") from error
         if sizes is not None:
             sizes.append(len(raw))
         if not isinstance(found, dict):
-            raise ApiError(0, "", f"{method} {path}: the answer is no object")
+            raise ApiError(0, "", f"{method} {path}: the answer is not a JSON object")
         if warnings is not None:
             warnings += _warnings(response.headers.getall("Warning", []))
         return found
@@ -253,11 +256,11 @@ class Api:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         if not _PATH.fullmatch(path):
-            raise ApiError(400, "BadRequest", f"{path[:200]!r} is no path of the API: it is not sent")
+            raise ApiError(400, "BadRequest", f"{path[:200]!r} is not a path of the API: the request was not sent")
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if content_type else {})
         if method != "GET" and not self._may_write():
-            raise ApiError(0, "Fenced", f"{method} {path}: the Lease has run out, and nothing is written")
-        asked = request_of(method, path, query)
+            raise ApiError(0, "Fenced", f"{method} {path}: not sent: the Lease of this master has run out")
+        kind = request_of(method, path, query)
         request = await self._client.param_serialize(
             method, path, query_params=list(query.items()), header_params=headers, body=body,
             auth_settings=["BearerToken"],
@@ -267,10 +270,10 @@ class Api:
                 request[0], request[1], headers=request[2], body=request[3], _request_timeout=timeout
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.requests[asked, 0] += 1
-            raise ApiError(0, "", f"{method} {path}: the API server was not reached: {_said(error)}") from error
+            self.requests[kind, 0] += 1
+            raise ApiError(0, "", f"{method} {path}: the API server was not reached: {_message(error)}") from error
         response: aiohttp.ClientResponse = wrapped.response
-        self.requests[asked, response.status] += 1
+        self.requests[kind, response.status] += 1
         if response.status >= 400:
             raise await _refusal(method, path, response)
         return response
@@ -283,8 +286,8 @@ async def _refusal(method: str, path: str, response: aiohttp.ClientResponse) -> 
         except (aiohttp.ClientError, TimeoutError, ValueError):
             status = {}
     known = status if isinstance(status, dict) else {}
-    asked_for = response.headers.get("Retry-After", "") if response.status in (429, 503) else ""
-    retry_after = float(asked_for) if asked_for.isascii() and asked_for.isdecimal() else 0.0
+    requested = response.headers.get("Retry-After", "") if response.status in (429, 503) else ""
+    retry_after = float(requested) if requested.isascii() and requested.isdecimal() else 0.0
     message = f"{method} {path}: {known.get('message') or ''}"
     return ApiError(response.status, known.get("reason") or "", message, retry_after)
 
@@ -293,5 +296,5 @@ def _warnings(headers: Sequence[str]) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header)]
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -1,8 +1,7 @@
-"""A fence around what is done for one document. Whatever is raised there is said with the document's name, and costs
-nobody else anything (docs/adr/0027).
+"""Fences the handling of one document, so that an error in it affects no other document.
 
-What a document is not is known before it is taken in (`shapes`, `validation`), with the field's path. This is the last
-resort behind that, for what nobody thought of; hence the broad excepts.
+The error is logged with the document's name (docs/adr/0027). Malformed documents are normally found earlier (`shapes`,
+`validation`), with the path of the field. The fence is the last resort for unforeseen errors, hence its broad excepts.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ log = logging.getLogger("fence")
 
 
 @contextlib.contextmanager
-def fenced(what: str, told: Callable[[str], None] | None = None) -> Iterator[None]:
-    """`what`: the document's kind and name. `told` gets the sentence of what was wrong, with its path where known."""
+def fenced(what: str, report: Callable[[str], None] | None = None) -> Iterator[None]:
+    """`what`: kind and name of the document. `report` is called with the error, which names the field if known."""
     try:
         yield
     except WrongDocument as error:
-        log.warning("%s is passed over: %s", what, error)
-        _tell(what, told, str(error))
+        log.warning("%s is ignored: %s", what, error)
+        _report(what, report, str(error))
     except Exception as error:
-        log.exception("%s is passed over: what it asks for has failed here (a bug of ours)", what)
-        _tell(what, told, f"{_place(error)}: it could not be read: {said(error)}")
+        log.exception("%s is ignored: handling it failed (a bug in Outrider)", what)
+        _report(what, report, f"{_place(error)}: reading it failed: {summary(error)}")
 
 
-def _tell(what: str, told: Callable[[str], None] | None, sentence: str) -> None:
-    if told is not None:
+def _report(what: str, report: Callable[[str], None] | None, sentence: str) -> None:
+    if report is not None:
         try:
-            told(sentence)
+            report(sentence)
         except Exception:
-            log.exception("that %s was passed over could not be told", what)
+            log.exception("reporting that %s is ignored failed", what)
 
 
-def said(error: BaseException) -> str:
-    """A traceback's last line, as short as a sentence."""
+def summary(error: BaseException) -> str:
+    """Type and message of the error, as in a traceback's last line, cut to 200 characters."""
     return f"{type(error).__name__}: {error}"[:200] if str(error) else type(error).__name__
 
 
 def _place(error: Exception) -> str:
-    """The best that is known of the field: a missing one has its name in the error."""
+    """The path of the field as far as it is known: a KeyError names the missing field."""
     return f"spec ({error.args[0]})" if isinstance(error, KeyError) and error.args else "spec"
 
 
 def name_of(kind: str, document: object) -> str:
-    """For the log, whatever the document is."""
+    """The document's kind and name for the log, whatever its content."""
     try:
         return f"{kind} {shapes.identity_of(document)}"
     except WrongDocument:
@@ -61,7 +60,7 @@ def name_of(kind: str, document: object) -> str:
 
 
 def readable(kind: str, documents: Iterable[Document], shape: Shape) -> list[Document]:
-    """Those that have this shape; of the others the log tells."""
+    """The documents that have this shape; the others are logged."""
     found = []
     for document in documents:
         with fenced(name_of(kind, document)):

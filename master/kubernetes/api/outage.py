@@ -1,4 +1,4 @@
-"""The API server is away: what is waited for, and how often that is said."""
+"""Waits out outages of the API server, and logs them sparingly."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from typing import Any, TypeVar
 from outrider.master.kubernetes.api.client import ApiError
 
 AGAIN = (1.0, 15.0)
-"""The first and the longest pause between two tries, in seconds."""
-SAY_EVERY = 60.0
+"""First and longest pause between two tries, in seconds."""
+LOG_EVERY = 60.0
+"""Seconds between two log lines about the same outage."""
 
 Found = TypeVar("Found")
 
 
 class Outage:
-    """Says in the log that something fails, once and then once a minute, and when it is over."""
+    """Logs a failure when it begins, then once a minute, and when it is over."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log, self._clock = log, clock
-        self._said_at: float | None = None
+        self._logged_at: float | None = None
 
-    def told(self, sentence: str) -> None:
+    def failed(self, sentence: str) -> None:
         now = self._clock()
-        if self._said_at is None or now >= self._said_at + SAY_EVERY:
-            self._said_at = now
+        if self._logged_at is None or now >= self._logged_at + LOG_EVERY:
+            self._logged_at = now
             self._log.warning("%s", sentence)
 
     def over(self, sentence: str) -> None:
-        if self._said_at is not None:
-            self._said_at = None
+        if self._logged_at is not None:
+            self._logged_at = None
             self._log.warning("%s", sentence)
 
 
@@ -42,7 +43,7 @@ async def until_it_answers(
     log: logging.Logger,
     pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
 ) -> Found:
-    """What `ask` returns, tried again for as long as the API server is away or busy. A refusal is the caller's."""
+    """The result of `ask`, retried while the API server is away or busy. Raises ApiError if the server refuses."""
     outage, seconds = Outage(log), AGAIN[0]
     while True:
         try:
@@ -50,9 +51,9 @@ async def until_it_answers(
         except ApiError as error:
             if not error.may_pass:
                 raise
-            outage.told(f"{what} waits for the API server: {error}")
+            outage.failed(f"{what}: waiting for the API server: {error}")
             await pause(seconds)
             seconds = min(2 * seconds, AGAIN[1])
             continue
-        outage.over(f"{what} goes on: the API server answers")
+        outage.over(f"{what}: the API server answers again")
         return found

@@ -1,8 +1,8 @@
-"""Where the masters look. It is every namespace but those of the control plane, or those that are listed and no other.
+"""Watches only the namespaces in scope: those that are listed, or all but the control plane's.
 
-A listed namespace has watches of its own, so that rights in it are enough (a RoleBinding each). What is told is one
-whole all the same: nothing before each of them was listed, then every change. One that is not there, or is deleted, has
-nothing in it, and keeps no other waiting.
+Each listed namespace is watched by itself, so that rights in it (a RoleBinding each) are enough. The receiver still
+sees one list, once all namespaces have been listed, and then every change. A namespace that does not exist, or is
+deleted, counts as empty and does not delay the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.api.watch import Watch
 
 LOOK_EVERY = 10.0
-"""Seconds between two looks for a namespace that has not been listed yet."""
+"""Seconds between two checks whether a namespace that has not been listed yet exists."""
 
 Listed = Callable[[list[Document]], None]
 Changed = Callable[[str, Document], None]
@@ -32,11 +32,11 @@ def is_in_scope(namespace: object, listed: Sequence[str] = ()) -> bool:
 
 
 def unwatched(namespace: object, listed: Sequence[str] = ()) -> list[str]:
-    """What is said to who makes something of ours where no master looks."""
+    """The warning for a user who creates a pod or an ElasticJob in a namespace that is not watched; else empty."""
     if is_in_scope(namespace, listed):
         return []
     watched = f"{', '.join(listed)} (OUTRIDER_NAMESPACES)" if listed else f"all but {', '.join(sorted(CONTROL_PLANE))}"
-    return [f"no master watches the namespace {namespace}, so nothing is done here; watched: {watched}"]
+    return [f"Outrider does not watch the namespace {namespace} and does nothing here; watched namespaces: {watched}"]
 
 
 def is_ours(document: Document) -> bool:
@@ -44,7 +44,7 @@ def is_ours(document: Document) -> bool:
 
 
 class ScopedWatch:
-    """`prefix` and `plural`, as `/api/v1` and `pods`; else as a Watch."""
+    """A `Watch` of one resource type (`prefix` and `plural`, as `/api/v1` and `pods`) in the namespaces in scope."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ScopedWatch:
         self._prefix, self._plural, self._query, self._look_every = prefix, plural, query, look_every
         self._kept = kept
         self._there: dict[str, dict[str, Document]] = {}
-        """Of each namespace that has been listed, what it has, by name."""
+        """The documents of each namespace that has been listed, by name."""
 
     async def run(self) -> NoReturn:
         async with asyncio.TaskGroup() as group:
@@ -73,7 +73,7 @@ class ScopedWatch:
                 path = f"{self._prefix}/{self._plural}"
                 watch = Watch(self._api, path, self._list_ours, self._change_ours, self._kept, **self._query)
                 group.create_task(watch.run())
-        raise AssertionError("a watch has no end")
+        raise AssertionError("a watch never ends")
 
     def _list_ours(self, documents: list[Document]) -> None:
         self._listed([document for document in documents if is_ours(document)])
@@ -86,7 +86,7 @@ class ScopedWatch:
     def _of(self, namespace: str) -> Watch:
         def listed(documents: list[Document]) -> None:
             self._there[namespace] = {_name(document): document for document in documents}
-            self._tell()
+            self._report()
 
         def changed(kind: str, document: Document) -> None:
             there = self._there[namespace]
@@ -101,23 +101,23 @@ class ScopedWatch:
         return Watch(self._api, path, listed, changed, self._kept, **self._query)
 
     async def _is_not_there(self, namespace: str) -> None:
-        """Its watch is refused for ever, and says so; the others are not to wait for it."""
+        """Counts the namespace as empty if it does not exist: its watch is refused for ever (and logs that)."""
         while namespace not in self._there:
             await asyncio.sleep(self._look_every)
             try:
                 found = await self._api.get("/api/v1/namespaces", fieldSelector=f"metadata.name={namespace}")
             except ApiError as error:
-                log.warning("whether there is a namespace %s is not known: %s", namespace, error)
+                log.warning("checking whether the namespace %s exists failed: %s", namespace, error)
                 continue
             if namespace not in self._there and not found.get("items"):
-                log.warning("there is no namespace %s: it is listed in OUTRIDER_NAMESPACES", namespace)
+                log.warning("OUTRIDER_NAMESPACES lists the namespace %s, which does not exist", namespace)
                 self._there[namespace] = {}
-                self._tell()
+                self._report()
 
     def _is_whole(self) -> bool:
         return len(self._there) == len(self._namespaces)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._is_whole():
             self._listed([document for there in self._there.values() for document in there.values()])
 

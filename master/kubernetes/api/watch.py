@@ -1,9 +1,9 @@
-"""What there is of one kind, and every change of it. A watch lists, watches from there, and lists again if it lost its
-place.
+"""List-then-watch for one resource type; lists again if the resourceVersion has expired.
 
-A watch ends often and for good reasons; it goes on from the last version heard. 410 (the version is too old) and any
-refusal mean a list, after which everything is told anew. The API server being away is waited for, for ever. Nothing
-that is shown ends it: who is told of a document fences what it does for that one, and what fails here is said.
+The server ends watches often and for good reasons; the next one continues from the last version received. After 410
+(the version is too old) and after any refusal, everything is listed and passed on again. While the API server is away,
+the watch retries for ever. No document ends a watch: the receiver fences its handling of each document, and failures
+here are logged.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from outrider.master.kubernetes.api.fence import fenced, name_of
 
 WATCH_SECONDS = 300
 AGAIN = (0.5, 10.0)
-"""The first and the longest pause after a failure, in seconds."""
+"""First and longest pause after a failure, in seconds."""
 FIRST_PAGE, LARGEST_PAGE = 10, 500
-"""Documents of a page: each page may have twice as many as the one before, while pages are small."""
+"""Number of documents on the first page, and at most; the number doubles from page to page while pages are small."""
 SMALL_PAGE = 1 << 20
-"""Bytes. A page is read in one go, in which the process does nothing else, and a document may have 1.5 MiB."""
+"""Largest size of a small page in bytes. Parsing a page blocks the process, and one document may have 1.5 MiB."""
 
 log = logging.getLogger("watch")
 
@@ -36,12 +36,12 @@ log = logging.getLogger("watch")
 class Page:
     items: list[Document]
     size: int
-    """Bytes."""
+    """Size of the page in bytes."""
     version: str
 
 
 async def pages(api: Api, path: str, **query: str) -> AsyncIterator[Page]:
-    """All that there is at this path, a few documents at a time where they are large. ApiError."""
+    """All documents at this path, page by page; pages of large documents have fewer of them. Raises ApiError."""
     limit = FIRST_PAGE
     while True:
         page, size = await api.page(path, limit=str(limit), **query)
@@ -57,7 +57,7 @@ async def pages(api: Api, path: str, **query: str) -> AsyncIterator[Page]:
 
 
 class Watch:
-    """`listed` gets everything there is; `changed` gets ADDED, MODIFIED or DELETED and the document."""
+    """Calls `listed` with all documents, then `changed` with ADDED, MODIFIED or DELETED and each changed document."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class Watch:
         kept: Callable[[Document], Document | None] | None = None,
         **query: str,
     ) -> None:
-        """`kept`: what is wanted of each document; the rest is dropped page by page. None: nothing of it,
-        as if it were not there."""
+        """`kept`: reduces each document to the fields that are needed, page by page; if it returns None, the document
+        is dropped as if it did not exist."""
         self._api, self._path, self._query = api, path, query
         self._listed, self._changed, self._kept = listed, changed, kept
 
@@ -85,14 +85,14 @@ class Watch:
                 if error.status == 410:
                     continue
                 level = logging.INFO if error.reason == SILENT else logging.WARNING
-                log.log(level, "%s; it is listed again in %.1f s", error, pause)
+                log.log(level, "%s; listing again in %.1f s", error, pause)
             except Exception:  # a bug of ours must not leave all jobs unwatched
-                log.exception("%s could not be followed; it is listed again in %.1f s", self._path, pause)
+                log.exception("watching %s failed (a bug in Outrider); listing again in %.1f s", self._path, pause)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, AGAIN[1])
 
     async def _list(self) -> str:
-        """Page by page, so that a large cluster's answer is no single one."""
+        """Lists page by page, so that a large cluster's answer does not come in one piece; returns the version."""
         found: list[Document] = []
         version = ""
         async for page in pages(self._api, self._path, **self._query):

@@ -1,1 +1,1 @@
-"""Who a sidecar or a reader of metrics is, and the keys that replicas share."""
+"""Authenticates sidecars and readers of metrics, and keeps the keys that replicas share."""

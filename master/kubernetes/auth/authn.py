@@ -1,12 +1,11 @@
-"""Who a sidecar of the cluster is. A ticket of an earlier Welcome says it, else its pod's service account token, which
-the API server is asked about.
+"""Authenticates the cluster's sidecars by a ticket of an earlier Welcome, or by their pod's service account token.
 
-The token is bound to a pod, and the API server says to which one; that its job is the one that the Hello names follows
-from the core, which knows each of its members by the UID of its pod. So a token of another job's pod, of a pod that is
-gone, an expired one and one for another audience are all refused, each with its sentence. What the API server says of a
-token goes into the log alone.
+The API server reviews the token and reports the pod to which it is bound. The core knows each member by the UID of its
+pod, which links the token to the job that the Hello names. So a token of another job's pod, of a deleted pod, an
+expired one and one for another audience are all refused, each with its own sentence. The API server's reasons go into
+the log alone.
 
-A connection whose token was refused is asked for another one ever more slowly; who has a ticket waits for nobody.
+After a refused token, the connection must wait ever longer before its next token is reviewed. A ticket needs no review.
 """
 
 from __future__ import annotations
@@ -36,23 +35,24 @@ from outrider.master.service.sidecars import (
 from outrider.wire.messages.membership import Hello
 
 PROVED_FOR = 60.0
-"""Seconds for which a token need not be looked at again over the same connection: who waits for its job asks each 2."""
+"""Seconds for which an accepted token is not reviewed again over the same connection: a sidecar that waits for its job
+says Hello every 2 s."""
 SLOWEST = 64.0
-"""Seconds between two tokens of one connection, at most."""
+"""Longest pause in seconds between two token reviews of one connection."""
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 ACCOUNT = "system:serviceaccount:"
 
 Inbox = Callable[[Hello], Callable[[Event], None] | ForGood | HandsOff | Denied | None]
-"""Where the events of the job that it names go; why nowhere, if that job is over or switched off; None where there is
-none (yet)."""
+"""Maps a Hello to the receiver of its job's events, or to the refusal if that job is over or switched off; None if
+there is no such job (yet)."""
 
 
 class ClusterDoor:
     def __init__(
         self, api: Api, key: bytes, inbox: Inbox, superseded: Callable[[int], None] = lambda _term: None
     ) -> None:
-        """`superseded`: another master says that it has this term."""
+        """`superseded` is called with the term of another master that has announced itself."""
         self._api, self._key, self._inbox, self._superseded = api, key, inbox, superseded
         self._reviews = Reviews()
 
@@ -66,7 +66,7 @@ class ClusterDoor:
         if has_ticket or (of.proved == (hello.job, hello.uid, hello.token) and now < of.proved_until):
             decide(self._where(hello))
         elif (wait := of.asks_at - now) > 0:
-            decide(Denied(f"the last token over this connection was not accepted: again in {wait:.0f} s", "early",
+            decide(Denied(f"the last token of this connection was refused; retry in {wait:.0f} s", "early",
                           retry_after=max(wait, RETRY_AFTER)))  # fmt: skip
         else:
             self._put_into_line(hello, decide, of)
@@ -83,7 +83,7 @@ class ClusterDoor:
             decide(refused or self._where(hello))
             return True
 
-        busy = Denied("too many wait to have their tokens looked at", "busy")
+        busy = Denied("too many tokens wait for review; retry later", "busy")
         self._reviews.put(Question(of.address, ask, lambda: of.is_gone, lambda: decide(busy)))
 
     async def _why_not(self, hello: Hello) -> Denied | None:
@@ -95,12 +95,12 @@ class ClusterDoor:
         try:
             answer = await self._api.create(REVIEWS, review)
         except ApiError as error:
-            why = f"the API server could not say whose token {hello.member[:80]!r} has"
+            why = f"the API server could not review the token of {hello.member[:80]!r}"
             return Denied(why, "unknown", _quoted(error))
         return why_refused(mapping(answer.get("status")), hello)
 
     def _where(self, hello: Hello) -> Verdict:
-        """Where the events of one go who is who it says it is. Nobody else is told whether there is such a job."""
+        """The receiver of an authenticated member's events. Only authenticated members learn whether a job exists."""
         put = self._inbox(hello)
         if put is None:
             return Denied(f"this master has no job {hello.job[:120]!r} (yet)", "job")
@@ -121,19 +121,17 @@ def _quoted(text: object) -> str:
 
 
 def why_refused(status: Document, hello: Hello) -> Denied | None:
-    """From a TokenReview's status; None where the token is that of the pod that says Hello."""
+    """The refusal by a TokenReview's status; None if the token belongs to the pod that says Hello."""
     who = f"the token of {hello.member[:80]!r}"
     if not status.get("authenticated"):
-        return Denied(
-            f"{who} was not accepted", "token", _quoted(status.get("error") or "the API server does not know it")
-        )
+        return Denied(f"{who} was refused", "token", _quoted(status.get("error") or "unknown to the API server"))
     if AUDIENCE not in (status.get("audiences") or ()):
         return Denied(f"{who} is not for the audience {AUDIENCE!r}", "token")
     user = status.get("user") or {}
     namespace = str(user.get("username") or "").removeprefix(ACCOUNT).partition(":")[0]
     if namespace != hello.job.partition("/")[0]:
-        return Denied(f"{who} is of namespace {namespace!r}, and job {hello.job[:120]!r} is of another one", "token")
+        return Denied(f"{who} is from namespace {namespace!r}, not from that of job {hello.job[:120]!r}", "token")
     uids = (user.get("extra") or {}).get(POD_UID) or []
     if hello.uid not in uids:
-        return Denied(f"{who} is bound to another pod than {hello.uid!r}", "token")
+        return Denied(f"{who} is not bound to the pod with uid {hello.uid!r}", "token")
     return None

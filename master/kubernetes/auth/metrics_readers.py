@@ -1,7 +1,7 @@
-"""Who may read /metrics. Whoever shows a token of the cluster that may get that path may, as of Kubernetes' own parts.
+"""Authorizes readers of /metrics by their bearer token, as Kubernetes' own components do.
 
-Two questions a token, a TokenReview and a SubjectAccessReview, and the answers are kept for a while. The names of all
-tenants' jobs are in there: who may not read all of it reads nothing.
+Each token costs a TokenReview and a SubjectAccessReview (`get` on the path); the answers are cached for a while. The
+metrics name the jobs of all tenants, so a reader gets either all of them or none.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 SCHEME = "bearer "
 TOKEN_LENGTH = 16_384
 ALLOWED_SECONDS, REFUSED_SECONDS = 60.0, 10.0
-"""An answer is kept for so long."""
+"""Seconds for which a positive and a negative answer are cached."""
 KEPT = 256
-"""Answers, the newest."""
+"""Most cached answers; the oldest are dropped."""
 AT_ONCE = 4
-"""Questions at one time; who comes beside them is told to come again."""
+"""Most tokens under review at one time; further requests are answered 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,21 @@ class Refused:
         return response
 
 
-NOBODY = Refused(401, "GET /metrics asks for a token of the cluster: Authorization: Bearer TOKEN")
-BUSY = Refused(503, "too many tokens are being looked at: ask again")
+UNAUTHENTICATED = Refused(401, "GET /metrics requires a token of the cluster: Authorization: Bearer TOKEN")
+BUSY = Refused(503, "too many tokens are under review; retry later")
 
 
 class Readers:
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
         self._kept: dict[bytes, tuple[float, Refused | None]] = {}
-        """By the token's digest, until when, and the answer."""
+        """Cached answers by the token's digest: when each expires, and the refusal (None: allowed)."""
         self._asking: dict[bytes, asyncio.Task[Refused | None]] = {}
 
     async def why_refused(self, authorization: str) -> Refused | None:
-        """Of the header's value; None where the metrics may be read."""
+        """The refusal for this value of the Authorization header; None if the metrics may be read."""
         if not authorization.lower().startswith(SCHEME) or len(authorization) > TOKEN_LENGTH:
-            return NOBODY
+            return UNAUTHENTICATED
         token = authorization[len(SCHEME) :].strip()
         digest = sha256(token.encode()).digest()
         until, answer = self._kept.get(digest, (0.0, None))
@@ -73,9 +73,9 @@ class Readers:
 
     async def _ask(self, digest: bytes, token: str) -> Refused | None:
         try:
-            answer = await self._asked(token)
+            answer = await self._review(token)
         except (ApiError, TimeoutError):
-            return Refused(503, "the API server could not say whose token this is: ask again")
+            return Refused(503, "the API server could not review this token; retry later")
         finally:
             del self._asking[digest]
         self._keep(digest, answer)
@@ -87,15 +87,15 @@ class Readers:
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
 
-    async def _asked(self, token: str) -> Refused | None:
+    async def _review(self, token: str) -> Refused | None:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = mapping((await self._api.create(TOKEN_REVIEWS, review)).get("status"))
         if status.get("authenticated") is not True:
-            return NOBODY
+            return UNAUTHENTICATED
         user = mapping(status.get("user"))
         status = mapping((await self._api.create(ACCESS_REVIEWS, _access_of(user))).get("status"))
         if status.get("allowed") is not True:
-            return Refused(403, f"{user.get('username')} may not get {PATH}: bind it to outrider-metrics-reader")
+            return Refused(403, f"{user.get('username')} cannot get {PATH}: bind it to outrider-metrics-reader")
         return None
 
 

@@ -1,10 +1,10 @@
-"""Keys that all replicas share, made by whichever comes first: the CURVE pair and the key of the tickets.
+"""Keeps the keys that all replicas share in Secrets: the CURVE pair and the key of the tickets.
 
-The public half of the CURVE pair stands in every pod that was made, so a master with another pair hears none of them
-any more. Hence the Secret is only where the key is kept: the master that leads has it, and writes it back when it is
-gone or was changed. A replica that begins meanwhile waits for that instead of making another one, and one that waits
-for its turn with another key than the Secret's begins anew. A Secret that was emptied is as good as gone. To have
-another key, end all replicas, then delete it.
+The first replica creates them. Every pod contains the public half of the CURVE pair, so a master with another pair
+could not talk to existing pods. Hence the Secret only stores the key: the leading master has it in memory, and writes
+it back if the Secret is deleted, emptied or changed. A replica that starts meanwhile waits for that instead of creating
+another key, and a standby whose key differs from the Secret's restarts. To change the key, stop all replicas, then
+delete the Secret.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from outrider.runtime.curve_keys import KeyPair, new_key_pair
 
 CURVE, TICKETS, PUBLIC = "outrider-master-curve", "outrider-tickets", "outrider-master-public"
 PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",), PUBLIC: ("public",)}
-"""PUBLIC is what the webhook is to know of CURVE."""
+"""The fields of each Secret. PUBLIC has the half of CURVE that the webhook needs."""
 LOOK_EVERY = 10.0
 LOOK_FOR = 1.0
 LOOKS = 30
-"""So often a replica that begins looks for a key that the master has, before it makes one."""
+"""Number of times that a starting replica looks for the master's key, `LOOK_FOR` seconds apart, before it creates
+one."""
 
 Keys = Mapping[str, bytes]
 
@@ -34,7 +35,7 @@ log = logging.getLogger("keys")
 
 
 class KeyReplaced(Exception):
-    """The masters have agreed on another key than this process has."""
+    """The Secret holds another key than this process."""
 
 
 async def curve(
@@ -43,12 +44,12 @@ async def curve(
     is_led: Callable[[], Awaitable[bool]],
     pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
 ) -> KeyPair:
-    """`is_led`: another replica is the master."""
+    """The CURVE pair of all replicas. `is_led`: whether another replica is the master."""
     for _ in range(LOOKS):
         if _is_whole(CURVE, await _read(api, namespace, CURVE)) or not await is_led():
             break
         log.warning(
-            "there is no Secret %s, or nothing in it: the replica that is the master has the key, and writes it back",
+            "the Secret %s is missing or empty: waiting for the replica that is the master to write the key back",
             CURVE,
         )
         await pause(LOOK_FOR)
@@ -69,7 +70,7 @@ def public_of(pair: KeyPair) -> Keys:
 
 
 async def public(api: Reads, namespace: str) -> str:
-    """Empty where no master has told it yet."""
+    """The masters' public key; empty if no master has published it yet."""
     found = await _read(api, namespace, PUBLIC)
     return b64decode(found["data"]["public"]).decode() if found and _is_whole(PUBLIC, found) else ""
 
@@ -79,7 +80,7 @@ async def tickets(api: Calls, namespace: str) -> bytes:
 
 
 async def get_or_make(api: Calls, namespace: str, name: str, make: Callable[[], Keys]) -> dict[str, bytes]:
-    """The Secret's data; where two make it at once, the one that was there first counts for both."""
+    """The Secret's data; if two replicas create it at once, both use the one that was created first."""
     found = await _read(api, namespace, name)
     if found is None or not _is_whole(name, found):
         try:
@@ -89,7 +90,9 @@ async def get_or_make(api: Calls, namespace: str, name: str, make: Callable[[], 
                 raise
             found = await api.get(f"{_folder(namespace)}/{name}")
     if not _is_whole(name, found):
-        raise ApiError(409, "Incomplete", f"Secret {name} must have {' and '.join(PARTS[name])}: delete it")
+        raise ApiError(
+            409, "Incomplete", f"Secret {name}: data must have {' and '.join(PARTS[name])}: delete the Secret"
+        )
     return {key: b64decode(value) for key, value in found["data"].items()}
 
 
@@ -100,46 +103,46 @@ async def keep(
     held: Mapping[str, Keys],
     pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
 ) -> NoReturn:
-    """Looks now and then, until it is cancelled."""
+    """Writes the keys back periodically, until cancelled."""
     while True:
         await write_back(api, namespace, held)
         await pause(LOOK_EVERY)
 
 
 async def write_back(api: Calls, namespace: str, held: Mapping[str, Keys]) -> None:
-    """Each Secret holds again what this master has. What is refused is tried again at the next look."""
+    """Writes this master's keys into each Secret that lacks them. Failures are retried at the next look."""
     for name, data in held.items():
         try:
             await _write_back(api, namespace, name, data)
         except (ApiError, TimeoutError) as error:
-            log.warning("Secret %s could not be looked after: %s", name, error or "no answer in time")
+            log.warning("checking the Secret %s failed: %s", name, error or "no answer in time")
 
 
 async def _write_back(api: Calls, namespace: str, name: str, data: Keys) -> None:
     found = await _read(api, namespace, name)
     if found is None or not _holds(found, data):
         await _put(api, namespace, name, found, data)
-        what = "was gone" if found is None else "held another key"
-        log.warning("Secret %s %s: the key that this master has is written back", name, what)
+        what = "was missing" if found is None else "held another key"
+        log.warning("the Secret %s %s: this master has written its key back", name, what)
 
 
 # -- the others follow ----------------------------------------------------------------------------------------------
 async def check(api: Calls, namespace: str, pair: KeyPair) -> None:
-    """Raises KeyReplaced where the Secret is there and holds another pair."""
+    """Raises KeyReplaced if the Secret exists and holds another pair."""
     found = await _read(api, namespace, CURVE)
     if found is not None and not _holds(found, data_of(pair)):
-        raise KeyReplaced(f"Secret {CURVE} holds another key than this replica has; it begins anew with that one")
+        raise KeyReplaced(f"the Secret {CURVE} holds another key than this replica, which restarts to use that key")
 
 
 async def watch(
     api: Calls, namespace: str, pair: KeyPair, pause: Callable[[float], Awaitable[Any]] = asyncio.sleep
 ) -> NoReturn:
-    """Checks now and then, until it is cancelled."""
+    """Checks the Secret periodically, until cancelled. Raises KeyReplaced."""
     while True:
         try:
             await check(api, namespace, pair)
         except (ApiError, TimeoutError) as error:
-            log.warning("Secret %s could not be looked at: %s", CURVE, error or "no answer in time")
+            log.warning("reading the Secret %s failed: %s", CURVE, error or "no answer in time")
         await pause(LOOK_EVERY)
 
 
@@ -157,7 +160,7 @@ async def _read(api: Reads, namespace: str, name: str) -> dict[str, Any] | None:
 
 
 async def _put(api: Calls, namespace: str, name: str, found: Mapping[str, Any] | None, data: Keys) -> dict[str, Any]:
-    """Makes it, or fills the one that was found, where nobody has changed that since."""
+    """Creates the Secret, or fills the one that was found. Raises ApiError (409) if that has changed since."""
     if found is None:
         return await api.create(_folder(namespace), _secret(name, data))
     version = found["metadata"]["resourceVersion"]

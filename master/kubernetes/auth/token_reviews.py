@@ -1,8 +1,8 @@
-"""The line in which Hellos wait for the API server to say whose their token is.
+"""The queue of Hellos whose tokens wait for review by the API server.
 
-Addresses take turns, so that one that sends many waits behind itself; a place in a full line is taken from the address
-that has most of them. Of an address whose last token was refused one is asked about at a time, with a pause: pods that
-share one (behind a translation of addresses) are slowed down by a stranger among them, and never locked out.
+Addresses take turns, so that an address with many Hellos delays only itself. If the queue is full, the address with the
+most entries loses its newest one. After a refused token, an address gets one review at a time, with a pause. Pods that
+share an address (behind NAT) with an intruder are thus slowed down, never locked out.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 AT_ONCE = 20
-"""Questions to the API server at one time."""
+"""Most reviews at one time."""
 OF_AN_ADDRESS = 10
+"""Most reviews of one address at one time."""
 WAITING = 4096
-"""Hellos that wait."""
+"""Most Hellos in the queue."""
 SUSPECTS = 10_000
-"""Addresses of refused tokens that are remembered."""
+"""Most remembered addresses whose last token was refused."""
 LEAST_PAUSE, MOST_PAUSE = 0.05, 0.25
-"""Seconds between a refused token and the next question for its address."""
+"""Shortest and longest pause in seconds between a refused token and the next review for its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     address: str
     ask: Callable[[], Awaitable[bool]]
-    """Whether the token was a good one, or none of its fault."""
+    """Reviews the token; false only if the token was refused."""
     is_moot: Callable[[], bool]
-    """Nobody waits for the answer any more."""
+    """Whether the connection that waits for the answer is gone."""
     give_up: Callable[[], None]
-    """It is not asked: the line is full."""
+    """Called instead of `ask` if the queue is full."""
 
 
 class Reviews:
@@ -39,7 +40,7 @@ class Reviews:
         self._waiting: dict[str, deque[Question]] = {}
         self._open: Counter[str] = Counter()
         self._suspects: dict[str, tuple[float, float]] = {}
-        """The last pause, and when it is over."""
+        """For each address whose last token was refused: the pause in seconds, and when it is over."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def put(self, question: Question) -> None:
@@ -50,7 +51,7 @@ class Reviews:
         self._begin()
 
     def _make_room(self, address: str) -> bool:
-        """By who has gone, else by the newest of the address that has most in the line; False if that is this one."""
+        """Drops moot questions, otherwise the newest of the address that has the most; false if that is `address`."""
         for of, questions in list(self._waiting.items()):
             kept = deque(each for each in questions if not each.is_moot())
             self._waiting[of] = kept
@@ -72,7 +73,7 @@ class Reviews:
             task.add_done_callback(self._tasks.discard)
 
     def _next(self) -> Question | None:
-        """Of the address whose turn it is; it goes to the end."""
+        """The next question of the address whose turn it is; that address then goes to the end."""
         for address in [address for address in self._waiting if self._may_ask(address)]:
             questions = self._waiting.pop(address)
             while questions:

@@ -1,1 +1,1 @@
-"""The admission webhook: what it answers, its certificates, its own process."""
+"""The admission webhook: its answers, its certificates and its own process."""

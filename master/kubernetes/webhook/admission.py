@@ -1,4 +1,4 @@
-"""The webhook of one replica: what `outrider.master.core.k8s` decides, behind certificates that the cluster
+"""Serves one replica's webhook, which answers as `outrider.master.core.k8s` decides, with certificates the cluster
 trusts."""
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from outrider.master.service.pattern_compiler import Patterns
 from outrider.wire.ids import NO_GENERATION
 
 SELECTED = {INJECT: "enabled"}
-"""The API server asks only about pods that a selector of ours has chosen, by their own label or their namespace's."""
+"""Label that counts as present: the API server sends only pods that our selector matches by pod or namespace label."""
 BEGUN_SECONDS = 1.0
+"""Time-out in seconds for reading whether the pod's job has started or was trained."""
 OWNERS_SECONDS = 2.0
-"""Half of what the webhook has to decide."""
+"""Time-out in seconds for reading the pod's owners, half of the time for the whole decision."""
 
 log = logging.getLogger("admission")
 
@@ -47,12 +48,12 @@ Serve = Callable[[Certificates], None]
 async def serving(
     api: Api, settings: Settings, policy: Callable[[], Policy], certify: Callable[[Serve], Coroutine[Any, Any, None]]
 ) -> AsyncIterator[HttpsServer]:
-    """It answers, with a certificate that the API server trusts, when this is entered. `certify` runs all the time, and
-    gives what is to be served."""
+    """Serves the webhook while the context is entered, with a certificate that the API server trusts. `certify` runs
+    all the time and passes on the certificates to serve."""
 
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
-        if said := unwatched(namespace, settings.namespaces):
-            return None, [f"outrider: the pod is made as it is: {said[0]}"]
+        if warnings := unwatched(namespace, settings.namespaces):
+            return None, [f"outrider: the pod is not changed: {warnings[0]}"]
         return await injected(api, pod, namespace, policy(), mode=settings.mode)
 
     patterns = Patterns()
@@ -88,8 +89,8 @@ async def serving(
 async def injected(
     api: Api, pod: Document, namespace: str, policy: Policy, patience: float = OWNERS_SECONDS, mode: str = SUPERVISE
 ) -> Mutation:
-    """The pod with a sidecar, or why it has none. `patience`: seconds for what the API server is asked; `mode`: the
-    master's, of all jobs."""
+    """The pod with a sidecar, or warnings why it has none. `patience`: seconds for requests to the API server. `mode`:
+    the master's mode for all jobs."""
     if not owners_owner.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
         return None, []
     try:
@@ -112,15 +113,18 @@ async def injected(
         and found.changed
         and not await _has_begun(api, namespace, place.job, min(patience, BEGUN_SECONDS))
     ):
-        would = "would be supervised, and is made as it is" if meant.word == OBSERVE else "is made as it is"
+        would = "would be supervised, but is not changed" if meant.word == OBSERVE else "is not changed"
         log.info("a pod of the job %s in %s %s: %s", place.job, namespace, would, meant.why)
         return None, [f"outrider: the pod {would}: {meant.why}"]
     return (found.pod if found.changed else None), [f"outrider: {warning}" for warning in found.warnings]
 
 
 async def _has_begun(api: Api, namespace: str, job: str, patience: float) -> bool:
-    """A pod of a job that we look after joins its world when supervision is on again; alone it would be a second one.
-    Not knowing counts as yes."""
+    """Whether the ElasticJob exists, also true if that cannot be read.
+
+    A pod of an existing job needs its sidecar to join that job when supervision is on again; without it, it would train
+    apart.
+    """
     try:
         async with asyncio.timeout(patience):
             await api.get(path_of(namespace, job))
@@ -132,8 +136,8 @@ async def _has_begun(api: Api, namespace: str, job: str, patience: float) -> boo
 async def _with_its_past(
     api: Api, pod: Document, namespace: str, place: Place, known: list[Document], patience: float
 ) -> Place:
-    """With what has to be known of a pod that may begin without a master (docs/adr/0028); as it is where that does not
-    come in time."""
+    """`place` with the facts that a pod needs to start without a master (docs/adr/0028); unchanged if they cannot be
+    read in time."""
     if place.member:
         return place
     try:
@@ -147,7 +151,8 @@ async def _with_its_past(
                 above = known or [owner async for owner in owners_of(api, pod, namespace)]
         size = owners_owner.size_of(above[-1], pod) if above else None
     except (ApiError, TimeoutError, ValueError) as error:
-        log.info("a pod of the job %s in %s waits for a master: %s", place.job, namespace, str(error) or "no answer")
+        why = str(error) or "no answer in time"
+        log.info("a pod of the job %s in %s will not start without a master: %s", place.job, namespace, why)
         return place
     if size is None or size.min != size.max:
         return place
@@ -155,7 +160,7 @@ async def _with_its_past(
 
 
 async def _was_trained(api: Api, namespace: str, job: str) -> bool:
-    """A generation was formed. Raises ApiError where that cannot be read."""
+    """Whether the job has formed a generation. Raises ApiError if that cannot be read."""
     try:
         status = mapping((await api.get(path_of(namespace, job))).get("status"))
     except ApiError as error:
@@ -166,7 +171,7 @@ async def _was_trained(api: Api, namespace: str, job: str) -> bool:
 
 
 async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:
-    """Where they say what the pod does not, and as far as they come in time: the master places it without them too."""
+    """The pod's owners if they are needed, as far as they can be read in time; the master can do without them."""
     found: list[Document] = []
     if owners_owner.needs_owners(pod):
         try:
@@ -174,5 +179,5 @@ async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> l
                 async for owner in owners_of(api, pod, namespace):
                     found.append(owner)
         except (ApiError, TimeoutError) as error:
-            log.warning("the owners of a pod in %s were not read: %s", namespace, str(error) or "it took too long")
+            log.warning("reading the owners of a pod in %s failed: %s", namespace, str(error) or "no answer in time")
     return found

@@ -1,10 +1,9 @@
-"""The webhook's HTTPS identity: a CA and a serving certificate. They are made here, kept in a Secret, and told to the
-API server.
+"""Creates, renews and publishes the webhook's HTTPS identity: a CA and a serving certificate.
 
-Both replicas serve the one that is in the Secret: whoever makes it first, or renews it first, counts for both. A CA
-signs once and its key is thrown away, so that renewing makes another CA; the Secret's `ca.crt` then holds the old one
-too, and each replica writes `ca.crt` into the webhook configurations before it serves the certificate of the Secret.
-Thus what is served is trusted at every moment, whichever replica is ahead.
+They are kept in a Secret, and all replicas serve those of the Secret; the first replica that creates or renews them
+does so for all. A CA signs once and its key is thrown away, so each renewal creates another CA. The Secret's `ca.crt`
+then holds the old one too, and each replica writes `ca.crt` into the webhook configurations before it serves the
+Secret's certificate. Thus the served certificate is trusted at every moment, whichever replica is ahead.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ CONFIGURATIONS = tuple(
 VALID = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
 CLOCKS_DIFFER = timedelta(hours=1)
-"""A certificate begins to be valid this long before it was made: the API server's clock is not ours."""
+"""A certificate is valid from this long before its creation, as the API server's clock may differ from ours."""
 LOOK_EVERY = 10.0
 AGAIN = 5.0
-"""Seconds after which it is tried again where the API server did not do it."""
+"""Seconds until a failed request is retried."""
 SETTLES = 1.0
-"""Seconds in which every API server has heard of another caBundle."""
+"""Seconds within which every API server has received a changed caBundle."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -48,19 +47,21 @@ log = logging.getLogger("certificates")
 
 
 class Reads(Protocol):
-    """What is asked of the API server, with its errors as `ApiError`."""
+    """Read access to the API server, with errors as `ApiError`."""
 
     async def get(self, path: str) -> Document: ...
 
 
 class Calls(Reads, Protocol):
+    """Read and write access to the API server, with errors as `ApiError`."""
+
     async def create(self, path: str, document: Mapping[str, Any]) -> Document: ...
     async def patch(self, path: str, patch: Any, content_type: str = ...) -> Document: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM. `ca` holds every CA that is to be trusted, the newest first; `certificate` is signed by that one."""
+    """PEM documents. `ca` holds all trusted CAs, the newest first; `certificate` is signed by the newest."""
 
     ca: bytes
     certificate: bytes
@@ -68,13 +69,14 @@ class Certificates:
 
 
 def names_of(namespace: str) -> tuple[str, ...]:
-    """What the API server calls the webhook, and what a user inside the cluster might."""
+    """The webhook's DNS names, as used by the API server and by users inside the cluster."""
     return f"{SERVICE}.{namespace}.svc", f"{SERVICE}.{namespace}.svc.cluster.local"
 
 
 # -- making ---------------------------------------------------------------------------------------------------------
 def make(names: tuple[str, ...], now: datetime, trusted: bytes = b"") -> Certificates:
-    """Another CA and a certificate of it, valid for a year. `trusted`: CAs that stay trusted until they end (PEM)."""
+    """A new CA and a certificate signed by it, valid for a year. `trusted`: CAs (PEM) that stay trusted until they
+    expire."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"outrider webhook CA {serial:x}"[:64])])
@@ -132,7 +134,7 @@ def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_
 
 
 def _living(trusted: bytes, now: datetime) -> bytes:
-    """Of these CAs those that have not ended; none where they cannot be read."""
+    """Those of these CAs that have not expired; empty if they cannot be parsed."""
     try:
         found = x509.load_pem_x509_certificates(trusted) if trusted.strip() else []
     except ValueError:
@@ -142,14 +144,14 @@ def _living(trusted: bytes, now: datetime) -> bytes:
 
 # -- judging --------------------------------------------------------------------------------------------------------
 def reason_to_renew(held: Certificates, names: tuple[str, ...], now: datetime) -> str:
-    """Why these are not to be served (any longer); empty where they are good. Pure."""
+    """Why these must not be served (any longer); empty if they are good."""
     try:
         ca = x509.load_pem_x509_certificates(held.ca)[0]
         certificate = x509.load_pem_x509_certificate(held.certificate)
         key = serialization.load_pem_private_key(held.key, None)
         certificate.verify_directly_issued_by(ca)
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception as error:  # whatever a broken document makes the library say
+    except Exception as error:  # a broken document may make the library raise anything
         return f"they cannot be used: {str(error) or type(error).__name__}"
     if key.public_key() != certificate.public_key():
         return "the key is not the certificate's"
@@ -158,7 +160,7 @@ def reason_to_renew(held: Certificates, names: tuple[str, ...], now: datetime) -
         return f"the certificate is not for {', '.join(missing)}"
     end = min(ca.not_valid_after_utc, certificate.not_valid_after_utc)
     if end - now < RENEW_BEFORE:
-        return f"they end at {end:%Y-%m-%dT%H:%M:%SZ}"
+        return f"they expire at {end:%Y-%m-%dT%H:%M:%SZ}"
     if max(ca.not_valid_before_utc, certificate.not_valid_before_utc) > now:
         return "they are not valid yet"
     return ""
@@ -176,12 +178,12 @@ def secret_of(held: Certificates, namespace: str) -> Document:
 
 
 def secret_patch(held: Certificates, resource_version: str) -> Document:
-    """A merge patch, refused with 409 where the Secret has changed since it was read."""
+    """A merge patch, which fails with 409 if the Secret has changed since it was read."""
     return {"metadata": {"resourceVersion": resource_version}, "data": _data(held)}
 
 
 def held_in(secret: Document) -> Certificates:
-    """What is missing, or no base64, is empty: `reason_to_renew` says so."""
+    """The Secret's certificates; missing or undecodable values are empty, which `reason_to_renew` reports."""
     data = secret.get("data") or {}
 
     def value(name: str) -> bytes:
@@ -199,7 +201,7 @@ def _data(held: Certificates) -> dict[str, str]:
 
 
 def bundle_patch(configuration: Document, ca: bytes) -> list[Document]:
-    """A JSON patch by which each webhook of the configuration trusts `ca`; empty where all do."""
+    """A JSON patch that makes each webhook of the configuration trust `ca`; empty if all do."""
     bundle = b64encode(ca).decode()
     patch: list[Document] = []
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
@@ -211,8 +213,11 @@ def bundle_patch(configuration: Document, ca: bytes) -> list[Document]:
 
 # -- with the API server --------------------------------------------------------------------------------------------
 async def ensure(api: Calls, namespace: str, now: datetime, served: Certificates | None = None) -> Certificates:
-    """Those of the Secret, made or renewed where need be. ApiError where the API server does not take part. `served`:
-    what is trusted already, and is written back as long as it is good where the Secret is gone, or of no use."""
+    """The Secret's certificates, created or renewed if needed.
+
+    `served`: certificates that are trusted already; if they are still good, they are written back into a Secret that is
+    missing or unusable. Raises ApiError.
+    """
     folder = f"/api/v1/namespaces/{namespace}/secrets"
     names = names_of(namespace)
     kept = None if served is None or reason_to_renew(served, names, now) else served
@@ -223,25 +228,26 @@ async def ensure(api: Calls, namespace: str, now: datetime, served: Certificates
             except ApiError as error:
                 if error.status != 404:
                     raise
-                log.info("there is no webhook certificate: %s", "one is made" if kept is None else "it is written back")
+                what = "creating one" if kept is None else "writing the served one back"
+                log.info("the Secret %s with the webhook's certificate is missing: %s", SECRET, what)
                 return held_in(await api.create(folder, secret_of(kept or make(names, now), namespace)))
             held = held_in(secret)
             reason = reason_to_renew(held, names, now)
             if not reason:
                 return held
-            log.info("the webhook's certificates are renewed: %s", reason)
+            log.info("renewing the webhook's certificates: %s", reason)
             renewed = kept or make(names, now, trusted=held.ca)
             version = secret["metadata"]["resourceVersion"]
             return held_in(await api.patch(f"{folder}/{SECRET}", secret_patch(renewed, version), MERGE_PATCH))
         except ApiError as error:
             if error.status != 409:
                 raise
-            log.info("another replica was first: its certificate is taken")
-    raise ApiError(409, "Conflict", f"secret {SECRET} is changed again and again by someone else")
+            log.info("another replica has written the webhook's certificate first: using that one")
+    raise ApiError(409, "Conflict", f"Secret {SECRET}: another client keeps changing it")
 
 
 async def publish(api: Calls, ca: bytes) -> None:
-    """Writes the CAs into the webhook configurations; one that is not there is left alone."""
+    """Writes the CAs into the existing webhook configurations."""
     for path in CONFIGURATIONS:
         try:
             patch = bundle_patch(await api.get(path), ca)
@@ -250,7 +256,7 @@ async def publish(api: Calls, ca: bytes) -> None:
         except ApiError as error:
             if error.status != 404:
                 raise
-            log.warning("%s is not there: nothing of that kind will be asked of the webhook", path)
+            log.warning("%s does not exist: the API server will not send such requests to the webhook", path)
 
 
 async def keep(
@@ -260,9 +266,9 @@ async def keep(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     pause: Callable[[float], Any] = asyncio.sleep,
 ) -> NoReturn:
-    """Serves what the Secret holds, at once and whenever it changes, and renews it in time. Until it is cancelled.
+    """Serves the Secret's certificates, at once and after each change, and renews them in time, until cancelled.
 
-    A caBundle that someone took away (a second `kubectl apply`, say) is back at the next look.
+    A caBundle that was removed (by a second `kubectl apply`, for example) is restored at the next look.
     """
     served: Certificates | None = None
     outage = Outage(log)
@@ -271,25 +277,27 @@ async def keep(
             held = await ensure(api, namespace, clock(), served)
             await publish(api, held.ca)
         except (ApiError, TimeoutError) as error:
-            outage.told(f"the webhook's certificates could not be looked after: {error or 'no answer in time'}")
+            outage.failed(f"checking the webhook's certificates failed: {error or 'no answer in time'}")
             await pause(AGAIN)
             continue
-        outage.over("the webhook's certificates are looked after again")
+        outage.over("the webhook's certificates can be checked again")
         if held != served:
             serve(held)
             served = held
         await pause(LOOK_EVERY)
 
 
-# -- where a master keeps them --------------------------------------------------------------------------------------
+# -- certificates that a master keeps -------------------------------------------------------------------------------
 async def follow(
     api: Reads,
     namespace: str,
     serve: Callable[[Certificates], None],
     pause: Callable[[float], Any] = asyncio.sleep,
 ) -> NoReturn:
-    """Serves what the Secret holds as soon as the webhook configurations have trusted it for a moment, as every API
-    server has then heard. It reads, and nothing else; the old certificate is trusted meanwhile. Until it is cancelled.
+    """Serves the Secret's certificate once the webhook configurations have trusted it for a moment, until cancelled.
+
+    By then every API server has the new caBundle; meanwhile the old certificate is served, which stays trusted. This
+    only reads.
     """
     served: Certificates | None = None
     trusted: Certificates | None = None
@@ -302,14 +310,14 @@ async def follow(
                 serve(held)
                 served = held
         except (ApiError, TimeoutError, ssl.SSLError) as error:
-            log.warning("the webhook's certificate cannot be served (yet): %s", error or "no answer in time")
+            log.warning("the webhook's certificate cannot be loaded (yet): %s", error or "no answer in time")
             await pause(AGAIN)
             continue
         await pause(LOOK_EVERY if held == served else SETTLES)
 
 
 async def _is_published(api: Reads, ca: bytes) -> bool:
-    """Where a configuration is not there, nobody is asked to trust it."""
+    """Whether all existing webhook configurations trust `ca`."""
     for path in CONFIGURATIONS:
         try:
             if bundle_patch(await api.get(path), ca):

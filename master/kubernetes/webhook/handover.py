@@ -1,10 +1,10 @@
-"""The webhook goes from masters that have it in their own process to its own pods. All masters had it once
-(docs/adr/0031).
+"""Hands the webhook over from old masters, which served it themselves, to its own pods (docs/adr/0031).
 
-The webhook's Service selects labels that both have, and a port by its name, which the masters of today do not have. So
-it leads to whoever is there; when a pod of the webhook is Ready, a master makes it select those alone, and only then is
-that master Ready itself. A Deployment ends no old pod before, so none of them is asked any more when it ends. What is
-added to the selector stays there through another `kubectl apply`, of the manifests from before too.
+The webhook's Service selects labels that the pods of both have, and a port by its name, which today's masters do not
+have. So at first it leads to any pod that serves the webhook. When a pod of the webhook is Ready, a master makes the
+Service select those pods alone; only then is that master Ready itself. The Deployment ends no old pod before that, so
+an old pod receives no requests any more when it ends. The addition to the selector survives another `kubectl apply`,
+also of the old manifests.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from outrider.master.kubernetes.webhook.certificates import SERVICE
 PODS = {PART: "webhook"}
 LOOK_EVERY = 1.0
 SETTLES = 5.0
-"""Seconds in which every node's proxy has heard of another selector."""
+"""Seconds within which every node's proxy has received a changed selector."""
 
 log = logging.getLogger("webhook")
 
 
 async def to_its_own_pods(api: Api, namespace: str, pause: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
-    """Returns when the Service leads to the webhook's pods alone, or is not there."""
+    """Returns when the Service leads to the webhook's pods alone, or does not exist."""
     while True:
         try:
             if await _is_handed_over(api, namespace):
                 return
             if await _is_ready(api, namespace):
                 await api.patch(_service(namespace), {"spec": {"selector": PODS}})
-                log.info("the Service %s leads to the pods of the webhook alone", SERVICE)
+                log.info("the Service %s now leads to the pods of the webhook alone", SERVICE)
                 await pause(SETTLES)
                 return
         except ApiError as error:
             if error.is_absent:
                 return
-            log.warning("the Service %s could not be looked after: %s", SERVICE, error)
+            log.warning("checking or updating the Service %s failed: %s", SERVICE, error)
         await pause(LOOK_EVERY)
 
 

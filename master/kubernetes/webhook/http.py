@@ -1,10 +1,9 @@
-"""What the API server asks before it stores a pod or an ElasticJob, over HTTPS (docs/contracts.md §8).
+"""Answers the API server's admission reviews of pods and ElasticJobs over HTTPS (docs/contracts.md §8).
 
-No pod and no job is ever held up by a fault of ours: whatever goes wrong in here is told in the answer's warnings and
-in the log, and the object is let through as it came (hence the broad excepts); so is one of a kind that nothing here is
-about, which a selector of somebody's sends us. Only a request that is none is refused, with 400, and one whose body
-does not come, with 503; the API server then goes on by itself (failurePolicy Ignore). What is decided is decided by the
-functions that are given.
+A fault of ours never blocks a pod or a job: an error in here is reported in the answer's warnings and in the log, and
+the object is admitted unchanged (hence the broad excepts). So is an object of another kind, which a user's selector may
+send. Only a malformed request is refused, with 400, and one whose body does not arrive, with 503; the API server then
+continues without us (failurePolicy Ignore). The functions passed in make the decisions.
 """
 
 from __future__ import annotations
@@ -30,48 +29,49 @@ from outrider.runtime.http import failure
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 BODY_BYTES = 8 * 1024 * 1024
-"""An object may have 3 MiB in the API server, and a review of an update holds two."""
+"""Largest body in bytes: an object in the API server may have 3 MiB, and a review of an update holds two."""
 DECIDE_SECONDS = 4.0
-"""The API server waits 5 s, and then makes the pod without us and without a word."""
+"""Time-out of a decision in seconds: after 5 s the API server creates the pod without us, and without a message."""
 KEEP_ALIVE = 300.0
-"""Longer than the API server keeps an idle connection (90 s), so that it never writes into one that we just closed."""
+"""Seconds until an idle connection is closed, longer than the API server keeps one (90 s), so that it never writes into
+a connection that we have just closed."""
 MARKS, MOST_MARKS = (b",", b"[", b"{"), 200_000
-"""Commas and brackets of a body: a review of two objects of the largest size that is read has half of them, and each
-costs the parser a microsecond or less, in which nobody else is answered."""
+"""Most commas and opening brackets in a body. A review of two objects of the largest accepted size has half as many;
+each costs the parser up to a microsecond, in which no other request is answered."""
 UID, UID_WITHIN = re.compile(rb'"request":\{"uid":"([-0-9A-Za-z]{1,64})"'), 4096
 CREATE = re.compile(rb'"operation":"CREATE"')
-"""Where an API server writes whose review it is, and of what: in front of the objects."""
+"""The review's uid and operation, which an API server writes in front of the objects."""
 CHECK = "/validate-elasticjobs"
 WARNING_LENGTH, WARNINGS_LENGTH = 256, 4000
-"""Characters; the API server cuts what is longer."""
+"""Most characters of one warning and of all warnings; the API server truncates longer ones."""
 
 Mutation = tuple[Document | None, Sequence[str]]
 Mutate = Callable[[Document, str, Document], Mutation | Awaitable[Mutation]]
-"""The pod, its namespace and the request; the new pod (None: as it is) and warnings for who made it."""
+"""Maps the pod, its namespace and the request to the new pod (None: unchanged) and warnings for the pod's creator."""
 Normalise = Callable[[Document, Document | None], Document]
 Validate = Callable[[Document, Document | None], list[str] | Awaitable[list[str]]]
-"""The ElasticJob and the one that it replaces; what is wrong with it, sentences with the field's path."""
+"""Maps the ElasticJob and the one that it replaces to its errors, each with the path of the field."""
 Remark = Callable[[Document], list[str]]
-"""What whoever makes this ElasticJob is told, though nothing is wrong with it."""
+"""Maps a valid ElasticJob to warnings for its user."""
 Found = TypeVar("Found")
 
 log = logging.getLogger("webhook")
 
 
 class WrongReview(Exception):
-    """This is no question to this webhook; the message says what is wrong with it."""
+    """The request is not an admission review for this webhook; the message says why."""
 
 
 class Unparsed(Exception):
-    """The objects are so large that they are not even parsed."""
+    """The objects are too large to be parsed."""
 
     def __init__(self, request: Document, is_new: bool) -> None:
-        super().__init__(f"the object has more than {bounds.MOST_VALUES} values, and so it is not read")
+        super().__init__(f"the object must have at most {bounds.MOST_VALUES} values")
         self.request, self.is_new = request, is_new
 
 
 class NotOurs(Exception):
-    """A question about something else; the message says about what."""
+    """The review is about another kind or operation; the message names it."""
 
     def __init__(self, request: Document, message: str) -> None:
         super().__init__(message)
@@ -105,39 +105,39 @@ class Webhook:
     async def _pod(self, http: web.Request) -> web.Response:
         request = _request(await self._bodies.read(http), http.path, "Pod")
         pod = request["object"]
-        if said := bounds.too_large(pod):
-            return _answer(request, warnings=[f"outrider: the pod is made as it is: {said}"])
+        if too_large := bounds.too_large(pod):
+            return _answer(request, warnings=[f"outrider: the pod is not changed: {too_large}"])
         try:
             namespace = request.get("namespace") or (pod.get("metadata") or {}).get("namespace") or "default"
             new, warnings = await self._decided(self._mutate(deepcopy(pod), str(namespace), request))
             return _answer(request, patch=_patch(pod, new), warnings=warnings)
         except Exception as error:
-            return _let_through(request, "the pod is made as it is, without outrider", error)
+            return _admit_unchanged(request, "the pod is not changed", error)
 
     async def _elasticjob(self, http: web.Request) -> web.Response:
         request = _request(await self._bodies.read(http), http.path, KIND)
         job = request["object"]
         if bounds.too_large(job) or bounds.too_large(request.get("oldObject")):
-            return _answer(request)  # what is asked next says it
+            return _answer(request)  # the validating webhook, which is called next, reports it
         try:
             return _answer(request, patch=_patch(job, self._normalise(deepcopy(job), request.get("oldObject"))))
         except Exception as error:
-            return _let_through(request, "the ElasticJob is stored as it is", error)
+            return _admit_unchanged(request, "the ElasticJob is not changed", error)
 
     async def _check(self, http: web.Request) -> web.Response:
         request = _request(await self._bodies.read(http), http.path, KIND)
         job = request["object"]
         try:
             if (job.get("metadata") or {}).get("deletionTimestamp"):
-                return _answer(request)  # what is wrong with it must not keep it from going
-            if said := bounds.too_large(job):
-                return _answer(request, wrong=[said])
+                return _answer(request)  # errors must not block its deletion
+            if too_large := bounds.too_large(job):
+                return _answer(request, wrong=[too_large])
             old = request.get("oldObject")
-            old = None if bounds.too_large(old) else old  # it was never run
+            old = None if bounds.too_large(old) else old  # a job of that size was never run
             wrong = await self._decided(self._validate(deepcopy(job), old))
             return _answer(request, wrong=wrong, warnings=[f"outrider: {each}" for each in self._remark(job)])
         except Exception as error:
-            return _let_through(request, "the ElasticJob is stored unchecked", error)
+            return _admit_unchanged(request, "the ElasticJob is stored without validation", error)
 
     async def _decided(self, found: Found | Awaitable[Found]) -> Found:
         if not inspect.isawaitable(found):
@@ -147,8 +147,8 @@ class Webhook:
 
 
 class HttpsServer:
-    """`certify` may be called again at any time: what connects from then on meets the new certificate. `client_cas`, in
-    PEM: a client must have a certificate of one of these; empty: it needs none."""
+    """`certify` may be called again at any time; later connections get the new certificate. `client_cas` (PEM): CAs of
+    which a client must have a certificate; empty: clients need none."""
 
     def __init__(self, application: web.Application, client_cas: str = "") -> None:
         self._runner = web.AppRunner(
@@ -163,7 +163,8 @@ class HttpsServer:
         application.on_response_prepare.append(self._close_if_leaving)
 
     def certify(self, certificate: bytes, key: bytes) -> None:
-        """PEM. Python loads files only: this one lives in memory, and the key comes near no disk."""
+        """Takes a PEM certificate and key. Python loads only files: this one is in memory, so the key touches no
+        disk."""
         descriptor = os.memfd_create("certificate")
         try:
             with open(descriptor, "wb", closefd=False) as file:
@@ -173,13 +174,13 @@ class HttpsServer:
             os.close(descriptor)
 
     async def start(self, host: str | None, port: int) -> int:
-        """Returns the port, which differs from the one given where that is 0."""
+        """Starts serving and returns the port, which the system chooses if `port` is 0."""
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=self._context).start()
         return int(self._runner.addresses[0][1])
 
     def leave(self) -> None:
-        """From now on each answer is the last of its connection: who asks again meets another replica."""
+        """Closes each connection after its next answer, so that the client connects to another replica."""
         self._is_leaving = True
 
     async def _close_if_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
@@ -191,21 +192,21 @@ class HttpsServer:
         await self._runner.cleanup()
 
 
-# -- asking ---------------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 @web.middleware
 async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Every refusal is `{"error": sentence}`, those of aiohttp too."""
+    """Answers every refusal, also those of aiohttp, with `{"error": sentence}`."""
     try:
         answer: web.StreamResponse = await handler(request)
         return answer
     except NotOurs as error:
         log.warning("%s: %s", request.path, error)
-        return _answer(error.request, warnings=[f"outrider: it is let through as it is: {error}"])
+        return _answer(error.request, warnings=[f"outrider: the object is not changed: {error}"])
     except Unparsed as error:
         log.warning("%s: %s", request.path, error)
-        if request.path == CHECK and error.is_new:  # an edit may make it smaller, or let it go
+        if request.path == CHECK and error.is_new:  # an edit is admitted: it may make it smaller or remove a finalizer
             return _answer(error.request, wrong=[f"spec: {error}"])
-        return _answer(error.request, warnings=[f"outrider: it is let through as it is: {error}"])
+        return _answer(error.request, warnings=[f"outrider: the object is not changed: {error}"])
     except WrongReview as error:
         log.warning("%s: %s", request.path, error)
         return failure(400, str(error))
@@ -217,7 +218,7 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
 
 
 def _request(body: bytes, path: str, kind: str) -> Document:
-    """The request of a review about an object of this kind."""
+    """The request of a review of an object of this kind. Raises Unparsed, WrongReview or NotOurs."""
     if sum(map(body.count, MARKS)) > MOST_MARKS and (uid := UID.search(body, 0, UID_WITHIN)) is not None:
         raise Unparsed({"uid": uid[1].decode()}, is_new=CREATE.search(body, 0, UID_WITHIN) is not None)
     try:
@@ -225,17 +226,17 @@ def _request(body: bytes, path: str, kind: str) -> Document:
     except (ValueError, RecursionError) as error:
         raise WrongReview(f"the body must be an AdmissionReview in JSON: {error}") from error
     if not isinstance(review, dict) or any(review.get(name) != value for name, value in REVIEW.items()):
-        said = [_shown(review.get(name)) for name in REVIEW] if isinstance(review, dict) else ["no object"]
-        raise WrongReview(f"the body must be an AdmissionReview of admission.k8s.io/v1, it is {' '.join(said)}")
+        shown = [_shown(review.get(name)) for name in REVIEW] if isinstance(review, dict) else ["not an object"]
+        raise WrongReview(f"the body must be an AdmissionReview of admission.k8s.io/v1, but is {' '.join(shown)}")
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
-        raise WrongReview("the AdmissionReview has no request with a uid")
-    asked = request.get("kind")
-    found = asked.get("kind") if isinstance(asked, dict) else None
+        raise WrongReview("request.uid: Required value")
+    group_kind = request.get("kind")
+    found = group_kind.get("kind") if isinstance(group_kind, dict) else None
     if found != kind:
-        raise NotOurs(request, f"request.kind.kind is {_shown(found)}, and {path} answers for {kind}")
+        raise NotOurs(request, f"request.kind.kind is {_shown(found)}, but {path} handles only {kind}")
     if not isinstance(request.get("object"), dict):
-        raise NotOurs(request, "request.object is no object, and only CREATE and UPDATE are answered")
+        raise NotOurs(request, "request.object is not an object; only CREATE and UPDATE are handled")
     return request
 
 
@@ -243,7 +244,7 @@ def _shown(value: object) -> str:
     return repr(value)[:60]
 
 
-# -- answering ------------------------------------------------------------------------------------------------------
+# -- answers --------------------------------------------------------------------------------------------------------
 def _answer(
     request: Document, *, wrong: Sequence[str] = (), patch: Sequence[Document] = (), warnings: Sequence[str] = ()
 ) -> web.Response:
@@ -252,20 +253,20 @@ def _answer(
         response["status"] = {"code": 422, "reason": "Invalid", "message": "; ".join(wrong)}
     if patch:
         response |= {"patchType": "JSONPatch", "patch": b64encode(json.dumps(patch).encode()).decode()}
-    said = list(_cut(warnings))
-    if said:
-        response["warnings"] = said
+    shown = list(_cut(warnings))
+    if shown:
+        response["warnings"] = shown
     return web.json_response(REVIEW | {"response": response})
 
 
-def _let_through(request: Document, what: str, error: Exception) -> web.Response:
-    why = "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+def _admit_unchanged(request: Document, what: str, error: Exception) -> web.Response:
+    why = "the decision timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
     log.error("%s: %s", what, why, exc_info=error)
     return _answer(request, warnings=[f"outrider: {what}, because the webhook failed: {why}"])
 
 
 def _cut(warnings: Sequence[str]) -> Iterator[str]:
-    """They become HTTP headers: one line each, and not too much in all."""
+    """The warnings as HTTP headers need them: one line each, of limited length in total."""
     left = WARNINGS_LENGTH
     for warning in warnings:
         line = "".join(char if char.isprintable() else " " for char in warning)[: min(WARNING_LENGTH, left)]
@@ -279,7 +280,7 @@ def _patch(old: Document, new: Document | None) -> list[Document]:
 
 
 def differences(old: Document, new: Document, path: str = "") -> Iterator[Document]:
-    """A JSON patch (RFC 6902) that makes `new` of `old`, object by object; a list that differs is replaced whole."""
+    """A JSON patch (RFC 6902) from `old` to `new`, object by object; a list that differs is replaced as a whole."""
     for name in dict.fromkeys((*old, *new)):
         here = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
         if name not in new:
@@ -288,5 +289,7 @@ def differences(old: Document, new: Document, path: str = "") -> Iterator[Docume
             yield {"op": "add", "path": here, "value": new[name]}
         elif isinstance(old[name], dict) and isinstance(new[name], dict):
             yield from differences(old[name], new[name], here)
-        elif json.dumps(old[name], sort_keys=True) != json.dumps(new[name], sort_keys=True):  # True is 1, but not here
+        elif json.dumps(old[name], sort_keys=True) != json.dumps(
+            new[name], sort_keys=True
+        ):  # True == 1, but not in JSON
             yield {"op": "replace", "path": here, "value": new[name]}

@@ -1,4 +1,4 @@
-"""What is put into every pod of a cluster, as the replica's settings and the API server's version have it."""
+"""Builds the injection policy for all pods from the replica's settings and the API server's version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def has_native_sidecars(api: Api) -> bool:
 
 
 def version_of(document: dict[str, object]) -> tuple[int, int]:
-    """(major, minor); a provider's `27+` is 27."""
+    """The version as (major, minor); a provider's `27+` counts as 27."""
     numbers = [str(document.get(name, "0")).rstrip("+") for name in ("major", "minor")]
     major, minor = (int(number) if number.isdigit() else 0 for number in numbers)
     return major, minor

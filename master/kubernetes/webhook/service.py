@@ -1,8 +1,8 @@
-"""The webhook in a process of its own, which asks the API server to read and for nothing else (docs/adr/0031).
+"""Runs the webhook in its own process, which only reads from the API server (docs/adr/0031).
 
-What it cannot do without comes from two Secrets that the masters keep: its certificate, and the public half of the key
-by which sidecars know their master. It never has the other half. At SIGTERM it goes on answering until nobody asks it
-any more: an API server that meets a closed port makes the pod without us.
+It needs two Secrets that the masters keep: its certificate, and the public half of the key by which sidecars recognize
+their master; it never has the secret half. After SIGTERM it keeps answering until all proxies have dropped it: an API
+server that connects to a closed port creates the pod without us.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outrider.master.kubernetes.webhook.injection_policy import has_native_sidec
 LOOK_EVERY = 5.0
 AGAIN = 1.0
 LEAVING_SECONDS = 10.0
-"""In these every node's proxy hears that a pod is on its way out."""
+"""Seconds within which every node's proxy has learned that a pod is terminating."""
 
 log = logging.getLogger("webhook")
 
@@ -47,17 +47,17 @@ async def serve(settings: Settings) -> int:
 async def answer(
     api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float = LEAVING_SECONDS
 ) -> None:
-    """Answers the API server until `ended`, and for `leaving` seconds after it, if it was ready by then."""
+    """Answers the API server until `ended`, and for `leaving` more seconds if it was ready by then."""
     answering = asyncio.ensure_future(_answer(api, settings, health, ended, leaving))
-    is_told = asyncio.ensure_future(ended.wait())
+    ending = asyncio.ensure_future(ended.wait())
     try:
-        await asyncio.wait({answering, is_told}, return_when=asyncio.FIRST_COMPLETED)
-        if health.is_ready or answering.done():  # else nobody asks it yet
+        await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if health.is_ready or answering.done():  # before it is ready, it receives no requests
             await answering
     finally:
-        is_told.cancel()
+        ending.cancel()
         answering.cancel()
-        await asyncio.gather(is_told, answering, return_exceptions=True)
+        await asyncio.gather(ending, answering, return_exceptions=True)
 
 
 async def _answer(api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float) -> None:
@@ -80,7 +80,7 @@ async def _answer(api: Api, settings: Settings, health: Health, ended: asyncio.E
 
 
 class Known:
-    """What pods are given, as it is now."""
+    """The current injection policy."""
 
     def __init__(self, api: Api, settings: Settings, pause: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
         self._api, self._settings, self._pause = api, settings, pause
@@ -88,12 +88,12 @@ class Known:
         self.policy: Policy
 
     async def first(self) -> None:
-        """Returns when `policy` is there: masters and API server are waited for."""
+        """Waits for the API server and the masters; returns when `policy` is set."""
         self._native = await until_it_answers(
-            lambda: has_native_sidecars(self._api), "the version of the cluster", log, self._pause
+            lambda: has_native_sidecars(self._api), "reading the cluster's version", log, self._pause
         )
-        while not await until_it_answers(self._look, "the masters' public key", log, self._pause):
-            log.info("there is no Secret %s yet: a master makes it", secret_keys.PUBLIC)
+        while not await until_it_answers(self._look, "reading the masters' public key", log, self._pause):
+            log.info("the Secret %s does not exist yet: waiting for a master to create it", secret_keys.PUBLIC)
             await self._pause(AGAIN)
 
     async def follow(self) -> NoReturn:
@@ -102,10 +102,10 @@ class Known:
             try:
                 await self._look()
             except (ApiError, TimeoutError) as error:
-                log.warning("Secret %s could not be looked at: %s", secret_keys.PUBLIC, error or "no answer in time")
+                log.warning("reading the Secret %s failed: %s", secret_keys.PUBLIC, error or "no answer in time")
 
     async def _look(self) -> bool:
-        """A Secret that is gone, or emptied, changes nothing: the master that leads writes it back."""
+        """Whether a public key was read; if the Secret is missing or empty, the last one stays in use."""
         key = await secret_keys.public(self._api, self._settings.namespace)
         if key:
             self.policy = policy_of(self._settings, key, self._native)

@@ -97,7 +97,7 @@ async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: p
     theirs = {"metadata": {"name": "train"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}}
     async with kept(job(), POLICY, says({"items": [theirs]}), refuses(409), says(theirs)) as server:
         await asked(server, 4)
-        await asyncio.wait_for(told(caplog, "There is a PodDisruptionBudget train that is not this job's"), DEADLINE)
+        await asyncio.wait_for(told(caplog, "A PodDisruptionBudget train that does not belong to this job exists"), DEADLINE)
         assert {method for method, _ in server.asked} == {"GET", "POST"}
 
 
@@ -221,7 +221,7 @@ async def test_no_text_of_adopts_leads_out_of_the_jobs_namespace(field: str, tex
 
 async def test_what_cannot_be_resized_and_what_is_refused_is_an_error() -> None:
     async with owned(job("Pod")) as (_, of_job, _events):
-        with pytest.raises(CannotResize, match="Pod train has no size that we can read"):
+        with pytest.raises(CannotResize, match="Outrider cannot read the size of Pod train"):
             await of_job.resize(resize(3))
     async with owned(job("StatefulSet"), says(owner(2)), refuses(422, "Invalid", "immutable")) as (_, of_job, events):
         with pytest.raises(ApiError, match="immutable"):
@@ -247,9 +247,7 @@ async def test_an_owner_of_more_pods_than_a_job_may_have_is_not_adopted() -> Non
     pod = {"metadata": {"name": "train-0", "namespace": "a", "ownerReferences": [reference]}, "spec": {}}
     huge = owner(1_000_000, "u") | {"apiVersion": "apps/v1", "kind": "StatefulSet"}
     async with unwell(says(huge), says({}, 201)) as (server, api):
-        with pytest.raises(
-            ValueError, match="StatefulSet train may have 1000000 pods, and a job may have 4096 members"
-        ):
+        with pytest.raises(ValueError, match="1000000 pods: must not be more than the 4096 members"):
             await adopt(api, pod)
         assert [method for method, _ in server.asked] == ["GET"]
 

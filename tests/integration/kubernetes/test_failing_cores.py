@@ -38,8 +38,8 @@ async def test_a_job_whose_core_fails_trains_on_unsupervised_and_is_taken_over_a
         for each in world.members:
             told = await each.until(Refused)
             assert told.hands_off
-            assert "A fault of Outrider itself" in told.reason
-            assert "Its ranks train on" in told.reason
+            assert "because of a bug in Outrider" in told.reason
+            assert "Its ranks continue training" in told.reason
         await world.until(lambda: world.events("SupervisionFailed"))
         for each in world.members:
             assert not (await each.until(Refused)).hands_off

@@ -132,8 +132,8 @@ async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptur
         assert await held._try() == 1
     said = [record.getMessage() for record in caplog.records]
     assert [sentence.partition(":")[0] for sentence in said] == [
-        "the Lease was not taken or renewed",
-        "the Lease is taken or renewed again",
+        "taking or renewing the Lease failed",
+        "the Lease can be taken or renewed again",
     ]
 
 

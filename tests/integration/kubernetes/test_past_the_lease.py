@@ -98,7 +98,7 @@ async def test_nothing_is_written_past_the_lease_though_the_api_server_would_tak
     async with training(tmp_path) as outage:
         outage.begin(LEASE)
         before = len(outage.served.server.asked)
-        with pytest.raises(ApiError, match="the Lease has run out, and nothing is written"):
+        with pytest.raises(ApiError, match="not sent: the Lease of this master has run out"):
             await outage.served.fleet._api.delete("/api/v1/namespaces/team-a/pods/good-worker-0")
         assert [each for each in outage.served.server.asked[before:] if each.method == "DELETE"] == []
 
@@ -125,7 +125,7 @@ async def test_a_newer_leader_tells_the_earlier_one_which_ends(tmp_path: Path) -
     async with training(tmp_path) as outage:
         outage.begin()
         ends, ours = outage.served.ends, (outage.served.endpoint, outage.served.keys.public)
-        with predecessors.told([ours[0]], ours[1], TICKETS, "b-1", term=2):
+        with predecessors.notified([ours[0]], ours[1], TICKETS, "b-1", term=2):
             await outage.served.server.until(lambda: ends)
         assert ends == [SUPERSEDED]
 
@@ -136,7 +136,7 @@ async def test_and_nobody_else_ends_it(tmp_path: Path, key: bytes, term: int) ->
         refusals, fleet = list[str](), outage.served.fleet
         assert fleet.sidecars is not None
         fleet.sidecars._on_refused = lambda _member, why: refusals.append(why)
-        with predecessors.told([outage.served.endpoint], outage.served.keys.public, key, "b-1", term):
+        with predecessors.notified([outage.served.endpoint], outage.served.keys.public, key, "b-1", term):
             await outage.served.server.until(lambda: refusals)
         outage.served.assert_lives()
 

@@ -47,7 +47,7 @@ async def test_a_namespace_that_is_being_deleted_is_told_once_and_asked_no_more(
         await record.post_last_events()
         assert server.asked == [("POST", "/api/v1/namespaces/a/events")]
     (told,) = [r.getMessage() for r in caplog.records if r.name == "record"]
-    assert told.startswith("a/train: an Event was not taken")
+    assert told.startswith("a/train: posting an Event failed")
     assert told.endswith("because it is being terminated")
 
 

@@ -80,7 +80,7 @@ async def test_a_replica_that_begins_while_the_api_server_is_away_waits_for_it()
 
     class Heard(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "waits for the API server" in record.getMessage():
+            if "waiting for the API server" in record.getMessage():
                 waits.set()
 
     heard, api = Heard(), api_at("http://127.0.0.1:1")

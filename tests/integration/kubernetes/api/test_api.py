@@ -92,7 +92,7 @@ async def test_the_warnings_of_an_answer_are_handed_on() -> None:
 )
 async def test_what_is_no_path_of_the_api_is_never_sent(path: str) -> None:
     async with unwell() as (server, api):
-        with pytest.raises(ApiError, match="is no path of the API: it is not sent"):
+        with pytest.raises(ApiError, match="is not a path of the API"):
             await api.get(path)
         assert server.asked == []
 
@@ -192,7 +192,7 @@ async def test_a_watch_that_falls_silent_is_given_up_and_that_is_no_warning(capl
     answers = [says(listing("a", version=10)), falls_silent(change("ADDED", "b", 11)), says(listing("c", version=20))]
     async with unwell(*answers, silence=0.1) as (_, api):
         assert await watched(api, 3) == [["a"], ("ADDED", "b"), ["c"]]
-    (record,) = [each for each in caplog.records if "has said nothing for 0.1 s" in each.getMessage()]
+    (record,) = [each for each in caplog.records if "has been silent for 0.1 s" in each.getMessage()]
     assert record.levelname == "INFO"
 
 
@@ -223,11 +223,10 @@ async def test_what_a_replica_begins_with_is_waited_for_and_that_is_said_once(ca
         found = await until_it_answers(lambda: api.get("/api/v1/pods/a"), "the key", log, pause)
     assert found == POD
     assert pauses == [1.0]
-    said = [record.getMessage() for record in caplog.records if record.name == "service"]
-    assert [sentence.partition(": ")[0] for sentence in said] == [
-        "the key waits for the API server",
-        "the key goes on",
-    ]
+    messages = [record.getMessage() for record in caplog.records if record.name == "service"]
+    first, last = messages
+    assert first.startswith("the key: waiting for the API server: ")
+    assert last == "the key: the API server answers again"
 
 
 async def test_what_is_refused_is_not_waited_for() -> None:

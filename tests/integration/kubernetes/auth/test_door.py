@@ -41,13 +41,13 @@ def test_the_token_of_the_pod_that_says_hello_is_good() -> None:
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        ({"authenticated": False, "error": "token has expired"}, "was not accepted"),
-        ({}, "was not accepted"),
+        ({"authenticated": False, "error": "token has expired"}, "was refused"),
+        ({}, "was refused"),
         (review(audiences=["https://kubernetes.default.svc"]), "is not for the audience 'outrider'"),
-        (review(user=of("system:serviceaccount:other:default", "u0")), "is of namespace 'other'"),
-        (review(user=of("system:serviceaccount:research:default", "u9")), "bound to another pod than 'u0'"),
-        (review(user=of("system:serviceaccount:research:default")), "bound to another pod"),
-        (review(user={}), "is of namespace ''"),
+        (review(user=of("system:serviceaccount:other:default", "u0")), "is from namespace 'other'"),
+        (review(user=of("system:serviceaccount:research:default", "u9")), "is not bound to the pod with uid 'u0'"),
+        (review(user=of("system:serviceaccount:research:default")), "is not bound to the pod"),
+        (review(user={}), "is from namespace ''"),
     ],
 )
 def test_and_no_other(status: Document, sentence: str) -> None:
@@ -58,7 +58,7 @@ def test_and_no_other(status: Document, sentence: str) -> None:
 
 def test_what_the_api_server_says_of_a_token_is_for_the_log_alone() -> None:
     denied = why_refused({"authenticated": False, "error": "token has expired\nand more"}, HELLO)
-    assert denied == Denied("the token of 'worker-0' was not accepted", "token", r"'token has expired\nand more'")
+    assert denied == Denied("the token of 'worker-0' was refused", "token", r"'token has expired\nand more'")
 
 
 async def asked(hello: Hello, *answers: object) -> tuple[Verdict, int]:
@@ -93,7 +93,7 @@ async def test_whether_there_is_a_job_is_told_to_who_has_proved_to_be_of_its_nam
     for job in ("research/other", "research/digits"):
         stranger, _ = await asked(replace(HELLO, job=JobName(job)), says({"status": {"authenticated": False}}))
         assert isinstance(stranger, Denied)
-        assert stranger.reason == "the token of 'worker-0' was not accepted"
+        assert stranger.reason == "the token of 'worker-0' was refused"
 
 
 async def test_who_waits_for_its_job_over_one_connection_proves_once_who_it_is() -> None:
@@ -116,4 +116,4 @@ async def test_a_job_that_is_over_is_refused_for_good() -> None:
 
 async def test_an_api_server_that_does_not_answer_is_no_reason_to_believe() -> None:
     verdict, _ = await asked(HELLO, *[refuses(500, message="down")] * 4)
-    assert "could not say whose token" in str(verdict)
+    assert "could not review the token" in str(verdict)

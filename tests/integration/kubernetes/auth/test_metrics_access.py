@@ -148,7 +148,7 @@ async def test_many_tokens_at_once_are_looked_at_a_few_at_a_time() -> None:
     answers = [answer.status for answer in await asyncio.gather(*waiting) if answer]
     assert most == metrics_readers.AT_ONCE
     assert (answers.count(401), answers.count(503)) == (metrics_readers.AT_ONCE, 50 - metrics_readers.AT_ONCE)
-    assert (await again) == metrics_readers.NOBODY, "one question a token"
+    assert (await again) == metrics_readers.UNAUTHENTICATED, "one question a token"
     for n in range(2 * metrics_readers.KEPT):
         await asked.why_refused(f"Bearer other-{n}")
     assert len(asked._kept) == metrics_readers.KEPT

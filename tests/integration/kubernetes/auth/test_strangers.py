@@ -106,7 +106,7 @@ async def test_many_hellos_with_a_wrong_token_are_one_review_and_a_member_is_adm
 async def _asks_in_vain(ours: Master, stranger: Peer) -> None:
     """It is answered that it is to wait, and nobody is asked."""
     heard = [await stranger.hear()]
-    assert heard == [Refused("the token of 'Buy at evil.example' was not accepted", 60.0)]
+    assert heard == [Refused("the token of 'Buy at evil.example' was refused", 60.0)]
     assert "secret words" in ours.logged[0]
     for _ in range(MESSAGES):
         stranger.say(encode(WRONG))

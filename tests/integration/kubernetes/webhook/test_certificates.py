@@ -52,8 +52,8 @@ def authorities(pem: bytes) -> int:
     [
         (timedelta(), NAMES, ""),
         (timedelta(days=334), NAMES, ""),
-        (timedelta(days=336), NAMES, "they end at 2027-03-01T12:00:00Z"),
-        (timedelta(days=400), NAMES, "they end at"),
+        (timedelta(days=336), NAMES, "they expire at 2027-03-01T12:00:00Z"),
+        (timedelta(days=400), NAMES, "they expire at"),
         (timedelta(hours=-2), NAMES, "they are not valid yet"),
         (timedelta(), NAMES[:1], ""),
         (timedelta(), names_of("elsewhere"), "the certificate is not for outrider-webhook.elsewhere.svc"),

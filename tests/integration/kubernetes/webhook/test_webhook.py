@@ -166,7 +166,7 @@ async def never(*arguments: object) -> Any:
     ("mutate", "why"),
     [
         (broken, "ZeroDivisionError: a bug of ours"),
-        (never, "it took too long"),
+        (never, "the decision timed out"),
         (lambda *_: None, "TypeError"),
         (lambda *_: ({"spec": object()}, []), "TypeError"),
     ],
@@ -177,9 +177,9 @@ async def test_no_pod_is_held_up_by_a_fault_of_ours(mutate: Any, why: str, caplo
     assert response["allowed"] is True
     assert "patch" not in response
     (warning,) = response["warnings"]
-    assert warning.startswith("outrider: the pod is made as it is, without outrider, because the webhook failed: ")
+    assert warning.startswith("outrider: the pod is not changed, because the webhook failed: ")
     assert why in warning
-    assert "the pod is made as it is" in caplog.text
+    assert "the pod is not changed" in caplog.text
 
 
 async def test_a_pod_in_no_known_shape_is_let_through() -> None:
@@ -232,7 +232,7 @@ async def test_a_job_that_is_far_too_large_is_refused_unread_and_may_be_edited(
         answer = await asked.decide("/validate-elasticjobs", asked_about)
         assert answer["allowed"] is is_allowed
         said = [*answer.get("warnings", ()), answer.get("status", {}).get("message", "")]
-        assert any("more than 10000 values, and so it is not read" in each for each in said)
+        assert any("must have at most 10000 values" in each for each in said)
         pod = await asked.decide("/mutate-pods", asked_about)
         assert pod["allowed"]
 
@@ -279,13 +279,13 @@ async def test_no_job_is_held_up_by_a_fault_of_ours(path: str) -> None:
         ("/mutate-pods", b"", "the body must be an AdmissionReview in JSON: "),
         ("/mutate-pods", b"\xff\xfe{", "the body must be an AdmissionReview in JSON: "),
         ("/mutate-pods", b"[" * 200_000, "the body must be an AdmissionReview in JSON: "),
-        ("/mutate-pods", [], "it is no object"),
-        ("/mutate-pods", POD, "must be an AdmissionReview of admission.k8s.io/v1, it is 'v1' 'Pod'"),
-        ("/mutate-pods", review(POD) | {"apiVersion": "admission.k8s.io/v1beta1"}, "it is 'admission.k8s.io/v1beta1'"),
-        ("/mutate-pods", review(POD) | {"request": None}, "no request with a uid"),
-        ("/mutate-pods", review(POD, uid=""), "no request with a uid"),
-        ("/mutate-pods", review(POD, uid=7), "no request with a uid"),
-        ("/mutate-elasticjobs", b"null", "it is no object"),
+        ("/mutate-pods", [], "but is not an object"),
+        ("/mutate-pods", POD, "must be an AdmissionReview of admission.k8s.io/v1, but is 'v1' 'Pod'"),
+        ("/mutate-pods", review(POD) | {"apiVersion": "admission.k8s.io/v1beta1"}, "but is 'admission.k8s.io/v1beta1'"),
+        ("/mutate-pods", review(POD) | {"request": None}, "request.uid: Required value"),
+        ("/mutate-pods", review(POD, uid=""), "request.uid: Required value"),
+        ("/mutate-pods", review(POD, uid=7), "request.uid: Required value"),
+        ("/mutate-elasticjobs", b"null", "but is not an object"),
     ],
 )
 async def test_what_is_no_question_gets_a_sentence(path: str, body: object, sentence: str) -> None:
@@ -298,11 +298,11 @@ async def test_what_is_no_question_gets_a_sentence(path: str, body: object, sent
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
-        ("/mutate-pods", review(POD, object=None), "request.object is no object, and only CREATE and UPDATE"),
-        ("/mutate-pods", review(POD, object=[POD]), "request.object is no object, and only CREATE and UPDATE"),
-        ("/mutate-pods", review(JOB), "request.kind.kind is 'ElasticJob', and /mutate-pods answers for Pod"),
+        ("/mutate-pods", review(POD, object=None), "request.object is not an object; only CREATE and UPDATE"),
+        ("/mutate-pods", review(POD, object=[POD]), "request.object is not an object; only CREATE and UPDATE"),
+        ("/mutate-pods", review(JOB), "request.kind.kind is 'ElasticJob', but /mutate-pods handles only Pod"),
         ("/mutate-pods", review(POD, kind="Pod"), "request.kind.kind is None"),
-        ("/validate-elasticjobs", review(POD), "'Pod', and /validate-elasticjobs answers for ElasticJob"),
+        ("/validate-elasticjobs", review(POD), "'Pod', but /validate-elasticjobs handles only ElasticJob"),
         ("/mutate-elasticjobs", review(JOB, object=None, operation="DELETE"), "only CREATE and UPDATE"),
     ],
 )
@@ -314,7 +314,7 @@ async def test_what_is_none_of_our_business_is_let_through_with_a_sentence(
     assert response["allowed"] is True
     assert "patch" not in response
     (warning,) = response["warnings"]
-    assert warning.startswith("outrider: it is let through as it is: request.")
+    assert warning.startswith("outrider: the object is not changed: request.")
     assert sentence in warning
 
 

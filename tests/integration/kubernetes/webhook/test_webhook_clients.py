@@ -29,7 +29,7 @@ from tests.integration.kubernetes.webhook.test_webhook_service import free_port
 
 SETTING = "OUTRIDER_WEBHOOK_CLIENT_CA"
 TOLD = {"POD_NAMESPACE": "outrider-system", "POD_NAME": "w", "OUTRIDER_IMAGE": "i", "OUTRIDER_SERVES": "webhook"}
-NONE = "must be a file with certificates of CAs in PEM: "
+NONE = "must be a file of CA certificates in PEM: "
 PEM = serialization.Encoding.PEM
 
 
