@@ -151,7 +151,7 @@ def sidecars(folder: Path, mebibytes: int, saves: int) -> tuple[list[float], lis
         logs = "".join(path.read_text(errors="replace") for path in job.home.rglob("*.log"))
     finally:
         job.stop()
-    return most, [float(found) for found in re.findall(r"was taken over in ([0-9.]+) s", logs)]
+    return most, [float(found) for found in re.findall(r"was fetched in ([0-9.]+) s", logs)]
 
 
 def _most_mb(pid: int) -> float:

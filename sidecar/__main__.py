@@ -1,4 +1,4 @@
-"""`python -P -m outrider.sidecar`: one sidecar, told by its environment what it serves."""
+"""`python -P -m outrider.sidecar`: runs one sidecar, configured by its environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`python -P -m sidecar.ask stacks`: asks this member's sidecar from within its container, and prints what it says.
+"""`python -P -m sidecar.ask stacks`: queries this member's sidecar from within its container and prints the answer.
 
-For who may execute a command in a pod: `outrider stacks --pod` does. It prints one JSON object, whatever happens, and
-always ends. Of the standard library alone, so that it begins at once and takes no memory from the sidecar beside it.
+It serves users who may execute commands in a pod; `outrider stacks --pod` runs it. It always ends, and prints exactly
+one JSON object. It uses only the standard library, so that it starts at once and takes little memory beside the
+sidecar.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 
 QUESTIONS = ("stacks", "collectives")
 PATIENCE = 8.0
-"""Seconds; a sidecar that is well has answered, or given up, after 6."""
+"""Time-out in seconds; a healthy sidecar has answered, or given up, after 6."""
 
 
 def answer(folder: str, what: str) -> str:
@@ -22,12 +23,12 @@ def answer(folder: str, what: str) -> str:
             sidecar.settimeout(PATIENCE)
             sidecar.connect(os.path.join(folder, "ask.sock"))
             sidecar.sendall(f"{what}\n".encode())
-            with sidecar.makefile(encoding="utf-8") as said:
-                return said.read() or error("the sidecar is ending, or was started just now")
+            with sidecar.makefile(encoding="utf-8") as reply:
+                return reply.read() or error("the sidecar sent no answer: it is ending or has just started")
     except TimeoutError:
-        return error(f"the sidecar has not answered for {PATIENCE:g} s")
+        return error(f"the sidecar did not answer within {PATIENCE:g} s")
     except OSError as why:
-        return error(f"the sidecar does not take questions: {why.strerror or why}")
+        return error(f"the sidecar could not be reached: {why.strerror or why}")
 
 
 def error(sentence: str) -> str:

@@ -1,5 +1,7 @@
-"""What the sidecar's core wants done, each with the generation it belongs to and a reason, one sentence. Doing one
-twice is harmless."""
+"""The actions that the sidecar's core orders.
+
+Each has the generation it belongs to and a reason of one sentence. Performing an action twice is harmless.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from outrider.wire.messages.node_check import Check
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Give a message to the master; dropped where there is no link (the core says it again when there is)."""
+    """Send a message to the master; dropped if the link is down (the core repeats it later)."""
 
     message: FromSidecar
     generation: Generation
@@ -34,7 +36,7 @@ class StartWorkers:
 
 @dataclass(frozen=True, slots=True)
 class StopWorkers:
-    """Order it to end all worker processes of this and lower generations and to reap them."""
+    """Order the template or launcher to end and reap all worker processes of this and lower generations."""
 
     connection: str
     generation: Generation
@@ -46,19 +48,20 @@ class StopWorkers:
 
 @dataclass(frozen=True, slots=True)
 class FinishTrainer:
-    """Order it to end all workers and then itself with this exit code: the container ends."""
+    """Order the template or launcher to end all workers and then itself with this exit code, which ends the
+    container."""
 
     connection: str
     exit_code: int
     generation: Generation
     reason: str
     last_words: str = ""
-    """What its log and its container's termination message say, where there is something."""
+    """Text for the trainer's log and its container's termination message; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """Order it to measure this member in a process of its own; Checked comes back."""
+    """Order the template or launcher to run the node check in its own process; Checked comes back."""
 
     connection: str
     member: MemberId
@@ -70,7 +73,7 @@ class RunCheck:
 
 @dataclass(frozen=True, slots=True)
 class CollectFromWorkers:
-    """Collect `stacks` or `collectives`; Collected comes back, at the latest after 5 s."""
+    """Collect `stacks` or `collectives` from the worker processes; Collected comes back within 5 s."""
 
     connection: str
     order: int
@@ -81,7 +84,7 @@ class CollectFromWorkers:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHere:
-    """Give whoever in the pod asked what came of it, as JSON; dropped where it has gone."""
+    """Send the answer, as JSON, to the program in the pod that made the query; dropped if that is gone."""
 
     order: int
     body: str
@@ -91,8 +94,10 @@ class AnswerHere:
 
 @dataclass(frozen=True, slots=True)
 class SaveWorkersState:
-    """Have the script save what it has registered; StateSaved comes back when it is done. With a signal: when it was
-    sent to the ranks."""
+    """Have the script save its registered state; StateSaved comes back when it is saved.
+
+    With a signal, StateSaved comes back when the signal has been sent to the ranks.
+    """
 
     connection: str
     order: int
@@ -105,7 +110,7 @@ class SaveWorkersState:
 
 @dataclass(frozen=True, slots=True)
 class KeepCopies:
-    """Write into the memory for checkpoints that every rank has this step."""
+    """Note in the memory for checkpoints that every rank has this step."""
 
     step: int
     generation: Generation
@@ -114,7 +119,7 @@ class KeepCopies:
 
 @dataclass(frozen=True, slots=True)
 class FetchCopies:
-    """Take copies of a checkpoint over from other members, into own slots or held ones; CopiesFetched comes back."""
+    """Fetch replicas of a checkpoint from other members, into own slots or replica slots; CopiesFetched comes back."""
 
     order: Fetch
     nproc: int
@@ -124,7 +129,7 @@ class FetchCopies:
 
 @dataclass(frozen=True, slots=True)
 class StopFetching:
-    """Write nothing into the memory for checkpoints any more: worker processes are about to use it."""
+    """Stop writing into the memory for checkpoints, as worker processes are about to use it."""
 
     generation: Generation
     reason: str
@@ -132,8 +137,7 @@ class StopFetching:
 
 @dataclass(frozen=True, slots=True)
 class FindPort:
-    """Find a free TCP port outside the ephemeral range, and look what copies of checkpoints are whole; PortFound comes
-    back."""
+    """Find a free TCP port outside the ephemeral range, and list the complete checkpoints; PortFound comes back."""
 
     generation: Generation
     reason: str
@@ -158,6 +162,8 @@ class SampleUsage:
 
 @dataclass(frozen=True, slots=True)
 class ProbePeer:
+    """Probe another member on the master's order; PeerProbed comes back."""
+
     order: int
     member: MemberId
     address: str
@@ -169,7 +175,7 @@ class ProbePeer:
 
 @dataclass(frozen=True, slots=True)
 class ProbeNeighbour:
-    """Look whether a neighbour answers within so many seconds; NeighbourProbed comes back."""
+    """Probe whether a neighbour answers within `seconds`; NeighbourProbed comes back."""
 
     neighbour: Neighbour
     seconds: float
@@ -179,30 +185,32 @@ class ProbeNeighbour:
 
 @dataclass(frozen=True, slots=True)
 class SweepProcesses:
-    """Kill what is left of the member's processes (local: by the marker in their environment; in a pod the kubelet
-    does it)."""
+    """Kill the member's remaining processes (locally, by the marker in their environment; in a pod the kubelet
+    does)."""
 
     generation: Generation
     reason: str
     trainer: int = 0
-    """Only what belonged to the trainer with this pid; 0: everything of the member but the sidecar."""
+    """Pid of the trainer whose processes are killed; 0: all of the member's processes except the sidecar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepWord:
-    """Write down for good, where it outlives this process, how the pod trains. WordKept says what stands there then:
-    the first word."""
+    """Record for good, in a file that outlives this process, how the pod trains; WordKept returns the recorded word.
+
+    The first word that was written counts.
+    """
 
     word: str
     trainer: int
-    """The pid of the command that runs alone; 0 where none does."""
+    """Pid of the command that runs unsupervised; 0: none."""
     generation: Generation
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunAlone:
-    """Tell whoever is on this connection to run its command as without us, and to speak to no sidecar any more."""
+    """Order the hook on this connection to run its command as without Outrider, and to contact no sidecar any more."""
 
     connection: str
     generation: Generation
@@ -211,7 +219,7 @@ class RunAlone:
 
 @dataclass(frozen=True, slots=True)
 class TellTrainer:
-    """One line in the trainer's own log, while nothing runs there."""
+    """Write one line into the trainer's own log while no command runs there."""
 
     connection: str
     generation: Generation
@@ -220,7 +228,7 @@ class TellTrainer:
 
 @dataclass(frozen=True, slots=True)
 class RefuseHook:
-    """Tell whoever is on this connection why it is not served, and close it."""
+    """Send the hook on this connection the reason why it is not served, and close the connection."""
 
     connection: str
     generation: Generation
@@ -229,7 +237,7 @@ class RefuseHook:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """One line in the sidecar's log."""
+    """Write one line into the sidecar's log."""
 
     kind: str
     reason: str

@@ -1,9 +1,9 @@
-"""Checkpoints in this member's memory: which copies are whole, which step every rank has, what comes from others.
+"""In-memory checkpoints of this member: complete ones, the step that every rank has, replicas from other members.
 
-Who gets a copy from whom is the master's decision. Without a master ranks go on saving, and what was kept last stays.
-A kept step never goes back within a generation; and nothing is written into the memory once worker processes are about
-to begin, because they write into it themselves then; but for a save of the marked path, which only the member of rank 0
-writes, and which that one is never sent.
+The master decides which member sends a replica to which. Without a master ranks continue saving, and the last step that
+all ranks have stays in memory. That step never decreases within a generation. Once worker processes are about to start,
+the sidecar writes nothing into the memory, because they write into it themselves. The exception is a save to the
+checkpoint path: only the member of rank 0 writes those, and that member is never sent one.
 """
 
 from __future__ import annotations
@@ -16,44 +16,45 @@ from outrider.sidecar.core.state import State
 from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Kept, Remembered, Saved
 from outrider.wire.messages.generation import Start
 
-MOST_SAID_AGAIN = 16
+MOST_REPEATED = 16
+"""Most saves of a generation that are reported again after a Welcome."""
 
 
-def remembered(state: State, said: Remembered) -> list[Action]:
-    """A rank's copy is whole."""
-    if state.work is None or state.work.generation != said.generation:
+def remembered(state: State, report: Remembered) -> list[Action]:
+    """Reports that a rank has a complete checkpoint in memory."""
+    if state.work is None or state.work.generation != report.generation:
         return []
-    state.work.remembered[said.rank] = said
-    return _say(state, said)
+    state.work.remembered[report.rank] = report
+    return _send(state, report)
 
 
-def saved(state: State, said: Saved) -> list[Action]:
-    """A rank has saved to storage."""
-    if state.work is not None and state.work.generation == said.generation:
+def saved(state: State, report: Saved) -> list[Action]:
+    """Reports that a rank has saved to storage."""
+    if state.work is not None and state.work.generation == report.generation:
         known = state.work.saved
-        known.pop(said.path, None)
-        known[said.path] = replace(said, again=True)
-        if len(known) > MOST_SAID_AGAIN:
+        known.pop(report.path, None)
+        known[report.path] = replace(report, again=True)
+        if len(known) > MOST_REPEATED:
             del known[next(iter(known))]
-    return outbox.say(state, said, f"{said.path} was saved", said.generation)
+    return outbox.say(state, report, f"{report.path} was saved", report.generation)
 
 
 def again(state: State) -> list[Action]:
-    """After a Welcome."""
+    """Repeats the reports after a Welcome."""
     if state.work is None:
         return []
-    actions = [action for _, said in sorted(state.work.remembered.items()) for action in _say(state, said)]
+    actions = [action for _, report in sorted(state.work.remembered.items()) for action in _send(state, report)]
     for each in state.work.saved.values():
         actions += outbox.say(state, each, f"{each.path} was saved before", each.generation)
     return actions
 
 
-def _say(state: State, said: Remembered) -> list[Action]:
-    return outbox.say(state, said, f"step {said.step} of rank {said.rank} is in memory", said.generation)
+def _send(state: State, report: Remembered) -> list[Action]:
+    return outbox.say(state, report, f"step {report.step} of rank {report.rank} is in memory", report.generation)
 
 
 def begins(state: State, start: Start) -> list[Action]:
-    """What all ranks begin from is not written over, before there is one that all have again."""
+    """Protects the checkpoint that all ranks start from until all ranks have a newer one."""
     if start.begins_from < 0:
         return []
     return kept(state, Kept(start.generation, start.begins_from))
@@ -71,7 +72,7 @@ def fetch(state: State, order: Fetch) -> list[Action]:
     if state.fetched is not None and state.fetched.order == order.order:
         return _answer(state, state.fetched)
     if state.fetching is not None and state.fetching.order == order.order:
-        return []  # it is on its way
+        return []  # the transfer is in progress
     own = any(not each.held for each in order.wanted)
     is_read_only = order.marked and state.work is not None and state.work.generation == order.generation
     if own and state.work is not None and not is_read_only:
@@ -80,16 +81,16 @@ def fetch(state: State, order: Fetch) -> list[Action]:
     stopped = stop_fetching(state)
     state.fetching = order
     nproc = (state.trainer.nproc if state.trainer else None) or (state.me.nproc if state.me else 1)
-    reason = order.reason or f"copies of step {order.step} are taken over"
+    reason = order.reason or f"replicas of step {order.step} are fetched"
     return [*stopped, FetchCopies(order, nproc, order.generation, reason)]
 
 
 def fetched(state: State, answer: Fetched, copies: tuple[Copy, ...] = ()) -> list[Action]:
-    """Before the answer the master hears what is whole here now: the world that it was for may be over."""
+    """Sends the complete checkpoints, then the answer: the generation that the transfer was for may be over."""
     if state.fetching is None or state.fetching.order != answer.order:
         return []
     state.fetching, state.fetched = None, answer
-    how = f"was not taken over: {answer.error}" if answer.error else f"was taken over in {answer.seconds:.2f} s"
+    how = f"could not be fetched: {answer.error}" if answer.error else f"was fetched in {answer.seconds:.2f} s"
     line = Announce("CopyFetched", f"step {answer.step} {how}", answer.generation,
                     "warning" if answer.error else "normal")  # fmt: skip
     if answer.error:
@@ -99,12 +100,12 @@ def fetched(state: State, answer: Fetched, copies: tuple[Copy, ...] = ()) -> lis
 
 
 def _answer(state: State, answer: Fetched) -> list[Action]:
-    return outbox.say(state, answer, f"step {answer.step} was asked to be taken over", answer.generation)
+    return outbox.say(state, answer, f"the master ordered to fetch step {answer.step}", answer.generation)
 
 
 def stop_fetching(state: State) -> list[Action]:
-    """Before worker processes start, or another copy is fetched."""
-    going_on, state.fetching = state.fetching, None
-    if going_on is None:
+    """Stops the transfer in progress, before worker processes start or another replica is fetched."""
+    current, state.fetching = state.fetching, None
+    if current is None:
         return []
-    return [StopFetching(state.generation, f"step {going_on.step} is not waited for any more")]
+    return [StopFetching(state.generation, f"step {current.step} is no longer needed")]

@@ -1,8 +1,7 @@
-"""What ranks tell of their data. Each gets a line in this member's log, and the master is told what the job's user
-reads.
+"""Passes on the ranks' reports about their data, to this member's log and in part to the master.
 
-Each rank goes on behind the same position, so the master hears it of rank 0 alone; of warnings, and of
-their end, it hears the first of each member. A new master hears all of it again.
+Every report gets a line in the log. All ranks resume at the same position, so the master gets that from rank 0 alone;
+of warnings, and of their end, it gets those of each member's first rank. A new master gets all of it again.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ from outrider.sidecar.core.state import State
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 MOST = 64
-"""Of a generation's that are said again."""
+"""Most reports of a generation that are repeated after a Welcome."""
 
 
-def told(state: State, event: DataTold) -> list[Action]:
-    said = event.said
+def reported(state: State, event: DataTold) -> list[Action]:
+    report = event.said
     work = state.work
-    if work is None or work.generation != said.generation:
+    if work is None or work.generation != report.generation:
         return []
-    severity = "warning" if said.warning else "normal"
-    line = Announce(DATA_KINDS[said.word], said.sentence, said.generation, severity, event.detail)
-    if said.rank != 0 and not ((said.warning or said.word == "atomic") and event.local_rank == 0):
+    severity = "warning" if report.warning else "normal"
+    line = Announce(DATA_KINDS[report.word], report.sentence, report.generation, severity, event.detail)
+    if report.rank != 0 and not ((report.warning or report.word == "atomic") and event.local_rank == 0):
         return [line]
-    state.data_notes = (*state.data_notes, said)[-MOST:]
-    return [line, *_say(state, said)]
+    state.data_notes = (*state.data_notes, report)[-MOST:]
+    return [line, *_send(state, report)]
 
 
 def again(state: State) -> list[Action]:
-    """After a Welcome."""
-    return [action for said in state.data_notes for action in _say(state, said)]
+    """Repeats the reports after a Welcome."""
+    return [action for report in state.data_notes for action in _send(state, report)]
 
 
-def _say(state: State, said: DataSaid) -> list[Action]:
-    return outbox.say(state, said, f"rank {said.rank} tells of its data: {said.sentence}", said.generation)
+def _send(state: State, report: DataSaid) -> list[Action]:
+    return outbox.say(state, report, f"data of rank {report.rank}: {report.sentence}", report.generation)

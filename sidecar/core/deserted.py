@@ -1,7 +1,7 @@
-"""A member that is done, and whom no master tells to finish. It ends by itself, with 0, as it would without us.
+"""Ends a member that is done but gets no Finish from a master, with exit code 0 as without Outrider.
 
-A master's word would have been the same, unless it began again for the sake of others: it has some minutes for that.
-One that is linked and serves this member ends the wait; one that refuses it is none.
+A master would order the same, unless it restarts this member because of others; it has some minutes for that. A master
+that serves this member stops the timer; one that refuses it does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from outrider.sidecar.core.state import Phase, State
 
 
 def look(state: State, now: float) -> None:
-    """At the end of each step: since when does it wait?"""
+    """Updates, at the end of each step, since when the member waits."""
     is_ending = state.ending is not None and state.ending.exit_code is not None
     if state.phase is not Phase.DONE or state.link.welcomed or is_ending:
         state.deserted_since = None
@@ -21,7 +21,7 @@ def look(state: State, now: float) -> None:
 
 
 def due(state: State) -> float | None:
-    """When it ends; None where it does not wait."""
+    """When the member ends by itself; None if it does not wait."""
     if state.deserted_since is None or state.me is None:
         return None
     return state.deserted_since + state.me.done_after
@@ -31,7 +31,7 @@ def finish(state: State, now: float) -> list[Action]:
     assert state.deserted_since is not None
     waited = now - state.deserted_since
     reason = (
-        f"all worker processes of generation {state.generation} have ended with 0, and no master was there to tell "
-        f"this member to finish for {waited:.0f} s"
+        f"all worker processes of generation {state.generation} have ended with 0, but no master has ordered this "
+        f"member to finish for {waited:.0f} s, so it ends with 0"
     )
     return member_end.end_trainer(state, 0, reason, now)

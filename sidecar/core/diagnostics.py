@@ -1,6 +1,6 @@
-"""Questions to the worker processes, of the master or of somebody in the pod (`sidecar.ask`).
+"""Queries to the worker processes, from the master or from a program in the pod (`sidecar.ask`).
 
-Orders of the latter are negative, a master's never are: what comes back says by its order who is to be answered.
+Order numbers of the pod's queries are negative, a master's never are; so each answer shows where it must go.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from outrider.sidecar.core.state import State
 from outrider.wire.ids import OrderId
 from outrider.wire.messages.diagnostics import Answer
 
-NOBODY = '{"error": "there is no template or launcher to ask"}'
-LOST = '{"error": "the template or launcher went while it was asked"}'
+NO_TRAINER = '{"error": "no template or launcher is connected to the sidecar"}'
+LOST = '{"error": "the template or launcher disconnected before it had answered"}'
 
 
-def asked(state: State, order: int, what: str) -> list[Action]:
-    """Whoever asks is answered, at once where there is nobody who could say it."""
+def requested(state: State, order: int, what: str) -> list[Action]:
+    """Collects what was requested, or answers with an error at once if no template or launcher is connected."""
     if state.trainer is None or not state.trainer.connection:
-        return answered(state, order, NOBODY, "there is nobody to ask")
-    reason = f"{'somebody in the pod' if order < 0 else 'the master'} asks for {what}"
+        return answered(state, order, NO_TRAINER, "no template or launcher is connected")
+    reason = f"{'a program in the pod' if order < 0 else 'the master'} requests {what}"
     return [CollectFromWorkers(state.trainer.connection, order, what, state.generation, reason)]
 
 
-def answered(state: State, order: int, body: str, reason: str = "what was asked for was collected") -> list[Action]:
+def answered(state: State, order: int, body: str, reason: str = "the requested diagnostics") -> list[Action]:
     if order < 0:
         return [AnswerHere(order, body, state.generation, reason)]
     return outbox.say(state, Answer(OrderId(order), body), reason)

@@ -1,8 +1,8 @@
-"""The environment of worker processes: every variable that torchrun 2.13 sets, with the values it would have.
+"""The environment of worker processes: every variable that torchrun 2.13 sets, with the same values.
 
-Read from LocalElasticAgent._start_workers and SubprocessHandler in torch 2.13. Two kinds are told apart, because
-torchrun does: what it sets whatever was there before, and what it sets only where the user has not (OMP_NUM_THREADS,
-to 1 where a member runs several processes; TORCH_NCCL_ASYNC_ERROR_HANDLING).
+Source: LocalElasticAgent._start_workers and SubprocessHandler in torch 2.13. As in torchrun, there are two kinds:
+variables that are always set, and `defaults` that are set only if the user has not (OMP_NUM_THREADS, to 1 if a member
+runs several processes; TORCH_NCCL_ASYNC_ERROR_HANDLING).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def common(start: Start) -> dict[str, str]:
 
 
 def _of_ps_job(start: Start) -> dict[str, str]:
-    """No rank and no world: who else there is stands in TF_CONFIG, one of the `defaults`."""
+    """A PS job has no ranks and no world size; its other tasks are in TF_CONFIG, one of the `defaults`."""
     return {
         "WORKER_TYPE": str(start.role),
         "WORKER_ID": str(start.worker_id),
@@ -54,12 +54,12 @@ def _of_ps_job(start: Start) -> dict[str, str]:
 
 
 def gpus(start: Start, shares: Sequence[str]) -> dict[str, str]:
-    """What of a machine's GPUs the ranks of this rank index see, where local members share them; not set otherwise."""
+    """The GPUs that this rank index's ranks see, if local members share the machine's GPUs; otherwise empty."""
     return {"CUDA_VISIBLE_DEVICES": shares[start.rank_index]} if start.rank_index < len(shares) else {}
 
 
 def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:
-    """The variables of one worker process, besides the common ones; `volume` is the member's."""
+    """The variables of one worker process, besides the common ones; `volume` is the path of the member's volume."""
     if start.tf_config:
         return {"LOCAL_RANK": str(local_rank)}
     return {
@@ -71,7 +71,7 @@ def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:
 
 
 def defaults(start: Start) -> dict[str, str]:
-    """The variables that are set only where the container has not set them."""
+    """The variables that are set only if the container has not set them."""
     if start.tf_config:
         return {"TF_CONFIG": start.tf_config}
     threads = {"OMP_NUM_THREADS": "1"} if start.nproc > 1 else {}

@@ -1,4 +1,4 @@
-"""What can happen in a member, as the sidecar's core sees it: past tense, frozen, no behaviour."""
+"""The events that the sidecar's core handles: past tense, frozen, without behaviour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FromHooks = Saved | Remembered | StateOffered | StateSaved | PatternDropped | Ch
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The sidecar process is up; first event of every run."""
+    """The sidecar process has started; the first event of every run."""
 
     job: JobName
     member: MemberId
@@ -33,31 +33,33 @@ class Began:
     nproc: int
     sidecar_pid: int = 0
     restarted: bool = False
-    """An earlier sidecar served this member: worker processes may be running."""
+    """Whether an earlier sidecar served this member, so that worker processes may be running."""
     ends_as_trainer: bool = False
-    """With the trainer's exit code instead of 0."""
+    """Whether the sidecar ends with the trainer's exit code instead of 0."""
     machine: str = ""
+    """Boot id of the machine's kernel; empty if it cannot be read."""
     memory_port: int = 0
-    """Where this sidecar gives copies of checkpoints to others, and what they must know."""
+    """Port at which this sidecar sends replicas of checkpoints to other members."""
     memory_key: str = ""
+    """Key that other members must have to receive replicas."""
     is_native: bool = False
-    """A native sidecar: the platform ends it after the trainer's container, never with it."""
+    """Whether this is a native sidecar, which the platform ends after the trainer's container, never with it."""
     alone_after: float | None = None
-    """Seconds without any word of a master after which the command runs as without us; None: it waits for one for ever
-    (docs/adr/0028)."""
+    """Seconds without any message of a master after which the command runs as without Outrider; None: it waits for a
+    master for ever (docs/adr/0028)."""
     done_after: float = 600.0
-    """Seconds that a member whose worker processes have all ended with 0 waits for a master to tell it to finish."""
+    """Seconds that a member whose worker processes have all ended with 0 waits for a master's Finish."""
     endpoint: str = ""
-    """Where the master is looked for."""
+    """Endpoint of the master."""
     word: str = ""
-    """What an earlier sidecar, or the hooks, have decided for good (`WordKept`)."""
+    """What an earlier sidecar, or the hooks, have decided for good (`WordKept`); empty: nothing."""
     alone_trainer: int = 0
-    """The pid of the command that was let go."""
+    """Pid of the command that runs unsupervised; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordKept:
-    """What is decided in this pod for good, by the first who wrote it: served or alone."""
+    """How this pod trains for good, as recorded by the first process that decided it: served or alone."""
 
     word: str
 
@@ -69,22 +71,22 @@ class MasterSaid:
 
 @dataclass(frozen=True, slots=True)
 class MasterConnected:
-    """The link is up (again): Hello is due."""
+    """The link to the master is up (again), so that Hello is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class MasterDisconnected:
-    """The link broke. Training goes on."""
+    """The link to the master broke; training continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookConnected:
-    """A template or launcher announced itself on agent.sock (again); `workers` are its living worker processes by local
-    rank, of generation `running`."""
+    """A template or launcher announced itself on agent.sock (again); `workers` are its live worker processes of
+    generation `running`."""
 
     connection: str
     what: str
-    """template or launcher."""
+    """`template` or `launcher`."""
     pid: int
     rung: str
     rung_reason: str
@@ -92,14 +94,15 @@ class HookConnected:
     max_restarts: int | None
     running: Generation
     workers: tuple[tuple[int, int], ...]
-    """(local rank, pid)."""
+    """Local rank and pid of each live worker process."""
     can_start: bool = True
-    """False: a launcher that runs its command at once and only waits for a template to appear inside it."""
+    """Whether it can start worker processes. A launcher that runs its command at once cannot: it waits until a template
+    appears inside that command."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSaid:
-    """A template or launcher said something that the master is told as it is."""
+    """A template or launcher sent a report that is passed on to the master unchanged."""
 
     message: FromHooks
 
@@ -155,17 +158,17 @@ class CommandEnded:
 
 @dataclass(frozen=True, slots=True)
 class PagesRead:
-    """The progress pages of the running generation, by local rank."""
+    """The progress pages of the running generation were read; `ranks` is ordered by local rank."""
 
     generation: Generation
     ranks: tuple[RankProgress, ...]
     own: tuple[OwnTime, ...] = ()
-    """Windows of steps that are new since the last look."""
+    """Windows of steps that are new since the last read."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSampled:
-    """CPU in cores and memory in MiB of the trainer's processes since the last sample."""
+    """CPU use (cores, since the last sample) and memory (MiB) of the trainer's processes were measured."""
 
     cpu: float
     memory_mib: float
@@ -174,13 +177,17 @@ class UsageSampled:
 
 @dataclass(frozen=True, slots=True)
 class PortFound:
+    """Answer to FindPort."""
+
     port: int
     copies: tuple[Copy, ...] = ()
-    """Of checkpoints, that are whole in the member's memory."""
+    """Complete checkpoints in the member's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerProbed:
+    """Answer to ProbePeer."""
+
     order: int
     member: MemberId
     reachable: bool
@@ -193,14 +200,14 @@ class NeighbourProbed:
     neighbour: Neighbour
     reachable: bool
     round_trip: float = 0.0
-    """Seconds; of no meaning where nobody answered."""
+    """Round-trip time in seconds; without meaning if the neighbour did not answer."""
     lost: int = 0
-    """Datagrams that brought nothing."""
+    """Number of datagrams without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourLeft:
-    """The sidecar that answered there has said that it goes: its silence means nothing from now on."""
+    """The sidecar at this address has announced its end, so that its silence means nothing from now on."""
 
     address: str
     port: int
@@ -208,7 +215,7 @@ class NeighbourLeft:
 
 @dataclass(frozen=True, slots=True)
 class AskedHere:
-    """Somebody in the pod asks for `stacks` or `collectives`; `order` is negative."""
+    """A program in the pod requests `stacks` or `collectives`; `order` is negative."""
 
     order: int
     what: str
@@ -224,7 +231,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class PatternMet:
-    """A rank's output has a line that fits a pattern; `at` is when, by the core's clock."""
+    """A line of a rank's output matches a pattern; `at` is the time by the core's clock."""
 
     said: LineMatched
     at: float
@@ -232,7 +239,7 @@ class PatternMet:
 
 @dataclass(frozen=True, slots=True)
 class DataTold:
-    """A rank has told where its data goes on, or why it does not."""
+    """A rank has reported where its data resumes, or why it does not resume."""
 
     said: DataSaid
     local_rank: int
@@ -241,7 +248,7 @@ class DataTold:
 
 @dataclass(frozen=True, slots=True)
 class CopiesFetched:
-    """Answer to FetchCopies, and what is whole in memory then."""
+    """Answer to FetchCopies, with the complete checkpoints in memory after it."""
 
     answer: Fetched
     copies: tuple[Copy, ...] = ()
@@ -249,14 +256,14 @@ class CopiesFetched:
 
 @dataclass(frozen=True, slots=True)
 class SigtermReceived:
-    """The platform ends the sidecar's own container; `grace`: the pod's seconds from SIGTERM to SIGKILL."""
+    """The platform ends the sidecar's container; `grace`: the pod's seconds between SIGTERM and SIGKILL."""
 
     grace: float
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationAsked:
-    """The trainer's container was told to end; its hooks hold that back and say so."""
+    """The trainer's container received SIGTERM; its hooks hold the end back and report it."""
 
     reason: str
     grace: float
@@ -264,7 +271,7 @@ class TerminationAsked:
 
 @dataclass(frozen=True, slots=True)
 class LifelineLost:
-    """Local only: the command that owns the job is gone, so nothing of it may stay."""
+    """Local only: the command that owns the job is gone, so that all processes of the job must end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +282,13 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class Woke:
-    """The moment asked for by next_deadline has come."""
+    """The time returned by `next_deadline` has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
+    """The sidecar's process did not run for `seconds`."""
+
     seconds: float
 
 

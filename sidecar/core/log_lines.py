@@ -1,8 +1,7 @@
-"""Lines of the ranks' output that fit a pattern. They are told to the master at once, and again to whoever welcomes
-this member.
+"""Sends lines of the ranks' output that match a pattern to the master, at once and again after each Welcome.
 
-A repeat is known by its serial. Where nobody was there to be told, the lines of one rank and pattern are counted
-together, as the matcher itself does. All of it is forgotten when the next generation starts: what it was about is over.
+The master recognizes a repeat by its serial number. While no master is connected, the lines of one rank and pattern are
+counted together, as the matcher itself does. The lines are dropped when the next generation starts.
 """
 
 from __future__ import annotations
@@ -15,34 +14,34 @@ from outrider.sidecar.core.state import State
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 
-def matched(state: State, said: LineMatched, at: float, now: float) -> list[Action]:
-    key, lines = (said.rank, said.pattern), state.lines
-    if key in lines.unsaid:
-        said = replace(said, count=said.count + lines.matched[key][0].count)
-    lines.matched[key] = (said, at)
-    lines.unsaid.add(key)
-    return _say(state, key, now)
+def matched(state: State, match: LineMatched, at: float, now: float) -> list[Action]:
+    key, lines = (match.rank, match.pattern), state.lines
+    if key in lines.unsent:
+        match = replace(match, count=match.count + lines.matched[key][0].count)
+    lines.matched[key] = (match, at)
+    lines.unsent.add(key)
+    return _send(state, key, now)
 
 
-def dropped(state: State, said: PatternDropped) -> list[Action]:
-    state.lines.dropped[said.pattern] = said
-    return outbox.say(state, said, f"a pattern is followed no more: {said.reason}", said.generation)
+def dropped(state: State, report: PatternDropped) -> list[Action]:
+    state.lines.dropped[report.pattern] = report
+    return outbox.say(state, report, f"a pattern is no longer searched for: {report.reason}", report.generation)
 
 
 def again(state: State, now: float) -> list[Action]:
-    """After a Welcome, in the order in which they came."""
+    """Repeats all of them after a Welcome, in the order in which they came."""
     actions: list[Action] = []
-    for said in state.lines.dropped.values():
-        actions += dropped(state, said)
+    for report in state.lines.dropped.values():
+        actions += dropped(state, report)
     for key, _ in sorted(state.lines.matched.items(), key=lambda item: item[1][0].serial):
-        actions += _say(state, key, now)
+        actions += _send(state, key, now)
     return actions
 
 
-def _say(state: State, key: tuple[int, str], now: float) -> list[Action]:
-    said, at = state.lines.matched[key]
-    told = replace(said, age=max(0.0, now - at))
-    actions = outbox.say(state, told, f"rank {said.rank} has written a line that fits a pattern", said.generation)
+def _send(state: State, key: tuple[int, str], now: float) -> list[Action]:
+    match, at = state.lines.matched[key]
+    message = replace(match, age=max(0.0, now - at))
+    actions = outbox.say(state, message, f"rank {match.rank} wrote a line that matches a pattern", match.generation)
     if actions:
-        state.lines.unsaid.discard(key)
+        state.lines.unsent.discard(key)
     return actions

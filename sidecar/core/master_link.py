@@ -1,9 +1,8 @@
-"""The way to the master: made, lost, made again; and who is a master.
+"""The link to the master: up, lost and up again; and which masters are obeyed.
 
-Losing the master costs nothing: training goes on, and what was missed is said after the next Welcome. A master whose
-term is lower than one that has welcomed this member was paused and does not know that it is history: it is not obeyed.
-
-A member that reaches no neighbour either is another matter: `sidecar.core.self_fencing`.
+Losing the master costs nothing: training continues, and what it missed is sent after the next Welcome. A master whose
+term is lower than that of one that has welcomed this member is not obeyed: it was paused and does not know that it has
+been replaced. For a member that reaches no neighbour either, see `sidecar.core.self_fencing`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from outrider.sidecar.core.state import State
 from outrider.wire.messages.membership import Refused, Welcome
 
 HOOKS_FIRST = 2.5
-"""Seconds that Hello waits for the hooks where an earlier sidecar served this member: they reconnect within 2 s, and a
-Hello that forgets what runs would cost a generation."""
+"""Seconds that Hello waits for the hooks if an earlier sidecar served this member: they reconnect within 2 s, and a
+Hello that omits the running generation would cost that generation."""
 
 AT_ONCE = 5
-"""So many refusals are asked about again as soon as the master wants it: it may only not have seen the pod yet."""
+"""Number of refusals after which Hello is repeated as soon as the master permits: it may not have seen the pod yet."""
 SLOWEST = 5.0
-"""Seconds between two Hellos of a member that is refused again and again."""
+"""Longest pause in seconds between two Hellos of a member that is refused repeatedly."""
 
 
 def connected(state: State, now: float) -> list[Action]:
@@ -52,16 +51,16 @@ def disconnected(state: State, now: float) -> list[Action]:
     link.hello_at = link.report_at = None
     link.down_since = now
     unsupervised.master_lost(state, now)
-    return [Announce("MasterLost", "the link to the master broke; training goes on", state.generation, "warning")]
+    return [Announce("MasterLost", "the link to the master broke; training continues", state.generation, "warning")]
 
 
 def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
     link = state.link
     if not link.up:
-        return []  # it was on its way when the link broke
-    newest = max(link.term, state.highest.term)  # a restarted sidecar knows it by what runs here
+        return []  # it was in flight when the link broke
+    newest = max(link.term, state.highest.term)  # a restarted sidecar knows the term by the generation that runs
     if welcome.term < newest:
-        why = f"a master of term {welcome.term} is not obeyed: one of term {newest} has been here"
+        why = f"orders of a master of term {welcome.term} are ignored: a master of term {newest} has served this member"
         return [Announce("OldMaster", why, state.generation, "warning")]
     link.term, link.welcomed, link.hello_at = welcome.term, True, None
     link.ticket, link.refusal, link.refusals = welcome.ticket, "", 0
@@ -69,15 +68,15 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
     link.silent_after = welcome.silent_after
     link.graces = (welcome.stop_grace, welcome.handler_grace, welcome.save_grace)
     if welcome.neighbours:
-        peer_health.told(state, welcome.neighbours, now)
-    told = hands_off.told(state, welcome.hands_off, "the master only observes this job")
+        peer_health.neighbours_changed(state, welcome.neighbours, now)
+    mode = hands_off.ordered(state, welcome.hands_off, "the master only observes this job")
     again = [
         *planned_save.again(state),
         *log_lines.again(state, now),
         *data_position.again(state),
         *checkpoints.again(state),
     ]
-    return [*told, *outbox.everything(state, now), *again]
+    return [*mode, *outbox.everything(state, now), *again]
 
 
 def refused(state: State, refusal: Refused, now: float) -> list[Action]:
@@ -87,10 +86,10 @@ def refused(state: State, refusal: Refused, now: float) -> list[Action]:
     lines: list[Action] = [] if link.refusal == text else [Announce("Refused", text, severity="warning")]
     link.refusal, link.refusals = text, link.refusals + 1
     if refusal.hands_off:
-        lines += hands_off.told(state, True, refusal.reason)
+        lines += hands_off.ordered(state, True, refusal.reason)
     if refusal.retry_after < 0:
         link.hello_at = None
         return [*lines, *member_end.refused_for_good(state, refusal.reason, now)]
     pause = max(refusal.retry_after, min(refusal.retry_after * 2.0 ** max(link.refusals - AT_ONCE, 0), SLOWEST))
-    link.hello_at = now + pause if link.up else None  # a new link says Hello by itself
+    link.hello_at = now + pause if link.up else None  # a new link sends Hello by itself
     return lines

@@ -1,7 +1,7 @@
-"""One round of the node check in this member: ordered of the template or launcher, and always answered.
+"""Runs one round of the node check through the template or launcher, and always answers the master.
 
-The port that the last Ready offered is used up by it. An order that is repeated while its probe runs is on its way, one
-that was answered is answered again. Where no hook answers, the round ends all the same: with what went wrong.
+The round uses up the port that the last Ready offered. An order that is repeated while its probe runs is ignored; one
+that has been answered is answered again. If the hook does not answer, the round ends with that error.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from outrider.sidecar.core.state import Checking, State
 from outrider.wire.messages.node_check import Check, Checked
 
 SLACK = 5.0
-"""Seconds beyond those of the probe, in which the hooks end it and say so."""
+"""Seconds beyond those of the probe that the hooks have to end it and report."""
 
 
 def check(state: State, order: Check, now: float) -> list[Action]:
-    going_on = state.checking
-    if going_on is not None and going_on.order.order == order.order:
-        return [] if going_on.answer is None else _say(state, going_on.answer)
+    current = state.checking
+    if current is not None and current.order.order == order.order:
+        return [] if current.answer is None else _send(state, current.answer)
     trainer = state.trainer
     if trainer is None or not trainer.connection or state.ending is not None:
-        return []  # it is repeated, and the master gives it up in time
+        return []  # the master repeats the order, and gives it up in time
     state.checking = Checking(order, now + order.seconds + SLACK)
     if order.port == state.port:
         state.port = 0  # a port that was offered once is not offered again
@@ -29,8 +29,8 @@ def check(state: State, order: Check, now: float) -> list[Action]:
 
 
 def _announce(order: Check) -> Announce:
-    others = ", ".join([*(str(peer.member) for peer in order.peers), *order.awaited]) or "nobody"
-    return Announce("NodeCheck", f"check round {order.round}: measured with {others}")
+    others = ", ".join([*(str(peer.member) for peer in order.peers), *order.awaited]) or "no other member"
+    return Announce("NodeCheck", f"check round {order.round}: measuring with {others}")
 
 
 def _order(state: State) -> list[Action]:
@@ -42,29 +42,29 @@ def _order(state: State) -> list[Action]:
 
 
 def reconnected(state: State) -> list[Action]:
-    """The order may have been lost with the connection; a hook that has it, or has done it, takes it for a repeat."""
+    """Repeats an order that may have been lost with the connection; a hook that has received it ignores the repeat."""
     return _order(state)
 
 
 def answered(state: State, answer: Checked) -> list[Action]:
-    """What the probe found, or what became of it."""
+    """Takes the probe's result or failure, and reports it."""
     checking = state.checking
     if checking is None or checking.order.order != answer.order or checking.answer is not None:
         return []
     checking.answer, checking.give_up_at = answer, None
-    again = supervision.find_port(state, "the probe used the port up") if state.port == 0 else []
-    return [Announce("NodeChecked", _sentence(answer)), *_say(state, answer), *again]
+    again = supervision.find_port(state, "the probe has used the port") if state.port == 0 else []
+    return [Announce("NodeChecked", _sentence(answer)), *_send(state, answer), *again]
 
 
 def _sentence(answer: Checked) -> str:
-    """What was not measured is not told: a probe that died has no seconds."""
+    """The result for the log, without times that were not measured (a probe that died has none)."""
     what = f"check round {answer.round}: {answer.result}{f' ({answer.error})' if answer.error else ''}"
     compute = [f"compute {answer.compute:.3f} s"] if answer.compute > 0 else []
     peers = [f"all-gather with {p.member} {p.error or f'{p.seconds:.3f} s'}" for p in answer.peers]
     return "; ".join([what, *compute, *peers])
 
 
-def _say(state: State, answer: Checked) -> list[Action]:
+def _send(state: State, answer: Checked) -> list[Action]:
     return outbox.say(state, answer, f"check round {answer.round}: {answer.result}")
 
 
@@ -78,7 +78,7 @@ def took_too_long(state: State, now: float) -> list[Action]:
 
 
 def trainer_ended(state: State) -> list[Action]:
-    """The probe went with it."""
+    """Answers that the round was interrupted, as the probe ended with the template or launcher."""
     checking = state.checking
     if checking is None or checking.answer is not None:
         return []

@@ -1,7 +1,7 @@
-"""What is said to the master, and said again.
+"""Messages to the master, which are sent again after each Welcome.
 
-A link loses what was on it when it breaks, and a new master knows nothing. So nothing is queued: whatever still matters
-follows from the state, and `everything` says it all after each Welcome. Saying something twice is harmless.
+A broken link loses the messages in flight, and a new master knows nothing. So nothing is queued: all that still matters
+follows from the state, and `everything` sends it after each Welcome. Sending a message twice is harmless.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from outrider.wire.messages.membership import Hello, Leaving, TrainerExited, Tra
 from outrider.wire.messages.report import Report
 
 HELLO_AGAIN = 5.0
-"""Seconds after which a Hello that was not answered is repeated."""
+"""Seconds after which an unanswered Hello is repeated."""
 
 
 def say(state: State, message: FromSidecar, reason: str, generation: Generation | None = None) -> list[Action]:
-    """Sends to a master that has welcomed us, else nothing: `everything` will say what is still true then."""
+    """Sends to a master that has welcomed us; otherwise nothing, as `everything` sends what is still true later."""
     if not state.link.welcomed:
         return []
     return [Send(message, state.generation if generation is None else generation, reason)]
 
 
 def hello(state: State, now: float) -> list[Action]:
-    """Introduces this member and says what runs; asked for by a new link, a refusal, or what was found late."""
+    """Introduces this member and reports what runs: on a new link, after a refusal, or when a hook has reported
+    late."""
     me = state.me
     if me is None or not state.link.up:
         return []
@@ -62,12 +63,12 @@ def hello(state: State, now: float) -> list[Action]:
 
 
 def _may_live(state: State, work: Work) -> bool:
-    """Also where a hook that came back has not told yet how those ended that it no longer names."""
+    """Whether workers may be alive, also if a reconnected hook has not yet reported the ends of those it omits."""
     return state.phase in (Phase.FORKING, Phase.STOPPING) or work.alive > 0 or bool(work.doubt)
 
 
 def everything(state: State, now: float) -> list[Action]:
-    """All that a master must know and may have missed, after its Welcome."""
+    """Sends, after a Welcome, all that the master must know and may have missed."""
     actions = [*lost(state), *command_ended(state), *leaving(state, now)]
     if state.work is not None and state.work.pids:
         actions += started(state) + exited(state, state.work.ends(now)) + stepped(state, now)
@@ -88,7 +89,7 @@ def ready(state: State) -> list[Action]:
         max_restarts=trainer.max_restarts,
         copies=state.copies,
     )
-    return say(state, message, f"nothing older lives here, and the {trainer.what} can start worker processes")
+    return say(state, message, f"no older process runs here, and the {trainer.what} can start worker processes")
 
 
 def started(state: State) -> list[Action]:
@@ -110,7 +111,7 @@ def exited(state: State, exits: tuple[WorkerExit, ...]) -> list[Action]:
 def stopped(state: State, order: OrderId, generation: Generation, now: float) -> list[Action]:
     age = max(0.0, now - state.stopped_at) if state.stopped_step else 0.0
     message = Stopped(order, generation, state.stopped_step, age, state.stopped_killed)
-    return say(state, message, f"nothing of generation {generation} or older lives here", generation)
+    return say(state, message, f"no process of generation {generation} or older runs here", generation)
 
 
 def stepped(state: State, now: float) -> list[Action]:
@@ -118,7 +119,7 @@ def stepped(state: State, now: float) -> list[Action]:
     if work is None or work.stepped is None:
         return []
     step, moment, base = work.stepped
-    return say(state, Stepped(work.generation, step, max(0.0, now - moment), base), f"step {step} is new")
+    return say(state, Stepped(work.generation, step, max(0.0, now - moment), base), f"step {step} is the first new one")
 
 
 def lost(state: State) -> list[Action]:
@@ -140,14 +141,17 @@ def leaving(state: State, now: float) -> list[Action]:
     if ending is None or ending.leave_at is None:
         return []
     grace = max(0.0, ending.announced_grace_until - now)
-    return say(state, Leaving(ending.reason, grace), f"this member was told to go: {ending.reason}")
+    return say(state, Leaving(ending.reason, grace), f"this member must end: {ending.reason}")
 
 
 # -- the report
 #
 def begin_report(state: State, now: float) -> list[Action]:
-    """Asks for fresh numbers; the report goes out with `UsageSampled`, the last of them. One that is still due when
-    the next begins goes out with the numbers there are: a sign of life waits for nothing."""
+    """Requests fresh numbers; the report is sent with `UsageSampled`, the last of them.
+
+    A report that is still due when the next one begins is sent with the numbers at hand, as a sign of life must not
+    wait.
+    """
     link = state.link
     if not link.welcomed:
         link.report_at = None
@@ -161,7 +165,7 @@ def begin_report(state: State, now: float) -> list[Action]:
 
 
 def report(state: State, now: float) -> list[Action]:
-    """The sign of life itself."""
+    """Sends the report, which is also the sign of life."""
     state.link.report_due = False
     work, me = state.work, state.me
     ranks = work.ranks if work else ()
@@ -177,7 +181,7 @@ def report(state: State, now: float) -> list[Action]:
         ranks=ranks,
         sidecar_pid=me.sidecar_pid if me else 0,
         own=work.own if work else (),
-        links=peer_links.to_tell(state, now),
+        links=peer_links.due_rows(state, now),
     )
     if work is not None:
         work.own = ()
@@ -194,12 +198,12 @@ def _trainer_pids(state: State) -> tuple[int, ...]:
 
 
 def how_it_ended(exit: WorkerExit) -> str:
-    """One sentence about one worker process."""
+    """A sentence on how one worker process ended."""
     who = f"worker process of local rank {exit.local_rank} (pid {exit.pid})"
     if exit.out_of_memory:
         what = "lost a process that was" if exit.error_type else "was"
-        return f"{who} {what} killed for using more memory than its container may"
+        return f"{who} {what} killed because its container exceeded its memory limit"
     if exit.code is None:
-        return f"{who} was killed by signal {exit.signal}" if exit.signal else f"{who} ended, how is not known"
+        return f"{who} was killed by signal {exit.signal}" if exit.signal else f"{who} ended, its exit code is unknown"
     error = f": {exit.error_type}: {exit.error_message}" if exit.error_type else ""
     return f"{who} ended with exit code {exit.code}{error}"

@@ -1,9 +1,8 @@
-"""How well each neighbour is reached: round trip, loss, and since when not at all. The looks that are made anyway tell
-it.
+"""Measures the link to each neighbour: round trip, loss, and since when it gives no answer.
 
-The master is told in a report: of all neighbours every ten seconds, members taking turns, and of one that begins or
-ceases to answer at once. What was asked before a pause of this process may come back unanswered after it, so a pause
-speaks against nobody.
+The numbers come from the probes of `peer_health`. Reports to the master contain all neighbours every ten seconds
+(members take turns), and a neighbour that starts or stops answering at once. A probe sent before a pause of this
+process may come back unanswered after it, so a pause is not evidence against any neighbour.
 """
 
 from __future__ import annotations
@@ -15,25 +14,26 @@ from outrider.sidecar.core.state import Neighbourhood, Place, Seen, State
 from outrider.wire.messages.links import LinkSeen, Neighbour
 
 WINDOW = 20
-"""Looks at one neighbour: a minute of them where there are three."""
-TELL_EVERY = 10.0
+"""Number of probes of one neighbour that are kept: a minute's worth if there are three neighbours."""
+REPORT_EVERY = 10.0
+"""Seconds between two reports on all neighbours."""
 SETTLED = 3.0
-"""Seconds until each neighbour has been looked at once."""
+"""Seconds until each neighbour has been probed once."""
 MOMENT = 0.001
-"""Seconds; 0 would say that it answers."""
+"""Shortest reported time without an answer, in seconds; 0 would mean that the neighbour answers."""
 
 
-def told(state: State, now: float) -> None:
-    """The neighbours may be others now; those that stay keep what was seen of them."""
+def neighbours_changed(state: State, now: float) -> None:
+    """Adopts the current neighbours; results of those that stay are kept."""
     around, me = state.neighbourhood, state.me
     places = {(each.address, each.port) for each in around.neighbours}
     around.seen = {place: seen for place, seen in around.seen.items() if place in places}
-    turn = sum(me.member.encode()) % int(TELL_EVERY) if me is not None else 0
-    around.tell_at = now + SETTLED + turn
+    turn = sum(me.member.encode()) % int(REPORT_EVERY) if me is not None else 0
+    around.report_all_at = now + SETTLED + turn
 
 
 def note(state: State, neighbour: Neighbour, round_trip: float | None, lost: int, now: float) -> None:
-    """One look: the seconds of its round trip, None where nobody answered; and the datagrams that brought nothing."""
+    """Notes one probe: its round trip in seconds (None: no answer) and the number of lost datagrams."""
     around, place = state.neighbourhood, (neighbour.address, neighbour.port)
     if neighbour not in around.neighbours or place in around.left:
         return
@@ -43,32 +43,32 @@ def note(state: State, neighbour: Neighbour, round_trip: float | None, lost: int
         seen.missing_since, seen.is_news = now if round_trip is None else None, True
 
 
-def forget_doubts(around: Neighbourhood) -> None:
-    """Nobody is missing any more until another look finds nobody."""
+def forget_missing(around: Neighbourhood) -> None:
+    """Counts no neighbour as missing until another probe gets no answer."""
     for seen in around.seen.values():
         if seen.missing_since is not None:
             seen.missing_since, seen.is_news = None, True
 
 
 def rest(around: Neighbourhood) -> None:
-    """No generation runs here: nobody is looked at, so that somebody was missing means nothing from now on."""
+    """Discards missing answers while no generation runs here, as no neighbour is probed then."""
     for seen in around.seen.values():
         seen.missing_since, seen.is_news = None, False
 
 
 def forget(around: Neighbourhood, place: Place) -> None:
-    """It has said that it goes."""
+    """Discards the results of a neighbour that has announced its end."""
     around.seen.pop(place, None)
 
 
-def to_tell(state: State, now: float) -> tuple[LinkSeen, ...]:
-    """For the report that goes out now."""
+def due_rows(state: State, now: float) -> tuple[LinkSeen, ...]:
+    """The links to include in the report that is sent now."""
     around = state.neighbourhood
     if state.work is None:
         rest(around)
-    is_all = now >= around.tell_at and bool(around.seen)
+    is_all = now >= around.report_all_at and bool(around.seen)
     if is_all:
-        around.tell_at = max(around.tell_at + TELL_EVERY, now + TELL_EVERY / 2)
+        around.report_all_at = max(around.report_all_at + REPORT_EVERY, now + REPORT_EVERY / 2)
     rows = []
     for neighbour in around.neighbours:
         seen = around.seen.get((neighbour.address, neighbour.port))

@@ -1,13 +1,12 @@
-"""A member that is cut off: it reaches neither the master nor any neighbour, and stops its worker processes itself.
+"""Self-fencing: a member that reaches neither the master nor any neighbour stops its worker processes itself.
 
-The others may be told to go on without it, and two worlds of one job must not train, and save, side by side. So its
-generation is a lease: it holds for as long as anybody gives a sign of life, and is over `silent_after` after the last
-one, when the master may have given its place away. Losing the master alone costs nothing, for ever; a member without
-neighbours never stops itself; a network that comes back in time is not noticed.
+The other members may continue without it, and two generations of one job must not train, and save, side by side. So a
+generation is a lease: it is valid while the master or any neighbour gives a sign of life, and ends `silent_after` after
+the last one, when the master may have replaced this member. Losing the master alone never stops a member; nor does a
+member without neighbours stop itself; a network outage that ends in time has no effect.
 
-The next world may be saving by then: a save of this one that is not ready is not waited for.
-
-When it is back the master is told why in the next Hello, and the member is ready for the next generation.
+The next generation may be saving by then, so an unfinished save of this one is not waited for. Once the link is back,
+the next Hello reports the reason to the master, and the member is ready for the next generation.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ from outrider.wire.messages.generation import Stop
 from outrider.wire.messages.links import Neighbour, Ping
 
 LOOK_AGAIN = 0.5
-"""Seconds to the next look as long as this one is not answered."""
+"""Seconds to the next round of probes while the last one is unanswered."""
 LOOK_FOR_ONE = 5.0
-"""Seconds between looks while no neighbour counts: none ever answered, or all have gone."""
+"""Seconds between rounds of probes while no neighbour counts: none has ever answered, or all have left."""
 PROBE_SECONDS = 0.4
+"""Time-out of one probe in seconds."""
 
 
 def due(state: State) -> float | None:
-    """When to look around; None where there is nothing to stop, or nobody to look for."""
+    """When to probe next; None without worker processes to stop, or without neighbours."""
     return state.neighbourhood.look_at if _is_watched(state) and not state.hands_off else None
 
 
@@ -39,22 +39,22 @@ def _is_watched(state: State) -> bool:
 
 
 def look(state: State, now: float) -> list[Action]:
-    """One look around, or the end of patience."""
+    """Sends one round of probes, or stops the worker processes if this member is cut off."""
     around = state.neighbourhood
     if now > around.looked_at + 2 * LOOK_FOR_ONE:
-        peer_health.look_anew(state, now)  # nothing ran here for a while, and nobody was looked for
+        peer_health.start_over(state, now)  # nothing ran here for a while, so that no neighbour was probed
     if peer_health.is_cut_off(state, now):
         return _stop(state, now)
-    asked, doubtful = _asked(around), around.unanswered > 0
+    targets, is_unanswered = _targets(around), around.unanswered > 0
     around.looked_at, around.unanswered, around.turn = now, around.unanswered + 1, around.turn + 1
     around.look_at = _next_look(state, now)
-    reason = "nobody has answered" if doubtful else "is this member still in touch?"
-    probes: list[Action] = [ProbeNeighbour(each, PROBE_SECONDS, state.generation, reason) for each in asked]
-    return [*probes, *_ask_the_master(state)] if doubtful else probes
+    reason = "the last probe got no answer" if is_unanswered else "is this member still connected?"
+    probes: list[Action] = [ProbeNeighbour(each, PROBE_SECONDS, state.generation, reason) for each in targets]
+    return [*probes, *_ping_the_master(state)] if is_unanswered else probes
 
 
 def _next_look(state: State, now: float) -> float:
-    """At the end of patience where that is near."""
+    """The time of the next round; the moment at which this member counts as cut off, if that is near."""
     around = state.neighbourhood
     if not peer_health.missed(around):
         return now + LOOK_FOR_ONE
@@ -62,30 +62,30 @@ def _next_look(state: State, now: float) -> float:
     return now + LOOK_AGAIN + (beyond if 0 < beyond < LOOK_AGAIN / 2 else 0.0)
 
 
-def _asked(around: Neighbourhood) -> list[Neighbour]:
-    """Each in its turn while all is well, else all."""
-    everybody = peer_health.within_call(around)
+def _targets(around: Neighbourhood) -> list[Neighbour]:
+    """The neighbours to probe: one in turn while all is well, otherwise all."""
+    reachable = peer_health.within_call(around)
     if around.unanswered or not peer_health.missed(around):
-        return everybody
-    return [everybody[around.turn % len(everybody)]]
+        return reachable
+    return [reachable[around.turn % len(reachable)]]
 
 
-def _ask_the_master(state: State) -> list[Action]:
+def _ping_the_master(state: State) -> list[Action]:
     if not peer_health.missed(state.neighbourhood):
         return []
-    return outbox.say(state, Ping(state.neighbourhood.turn), "no neighbour answers: is the master there?")
+    return outbox.say(state, Ping(state.neighbourhood.turn), "no neighbour answers: does the master?")
 
 
 def _stop(state: State, now: float) -> list[Action]:
     around = state.neighbourhood
     names = ", ".join(sorted(each.member for each in peer_health.missed(around)))
     why = (
-        f"neither the master nor {names} could be reached for {now - around.sign_at:.1f} s: this member is cut off and "
-        f"stops its worker processes, because others may train on in its place"
+        f"this member is cut off: neither the master nor {names} could be reached for {now - around.sign_at:.1f} s. "
+        f"It stops its worker processes, because the other members may continue training without it"
     )
     generation = state.generation
     state.isolated = why
-    state.link.welcomed = state.link.report_due = False  # the link may be up and dead: all is said anew after a Hello
+    state.link.welcomed = state.link.report_due = False  # the link may be dead though up: a Hello starts it afresh
     state.link.report_at = None
     grace, handler_grace, _ = state.link.graces
     order = Stop(NO_ORDER, generation, grace, handler_grace, 0.0, why)

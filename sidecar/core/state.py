@@ -1,4 +1,4 @@
-"""Everything a sidecar knows, as one object that only `step` changes."""
+"""The state of a sidecar's core, one object that only `step` changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from outrider.wire.messages.report import OwnTime, RankProgress
 
 
 class Phase(StrEnum):
-    """What the member does; the values are those of `Report.state`."""
+    """The member's phase; the values are those of `Report.state`."""
 
     WAITING = "starting"
-    """No template or launcher that could start worker processes."""
+    """Waiting for a template or launcher that can start worker processes."""
     READY = "ready"
-    """Nothing of an older generation lives, and worker processes can be started."""
+    """No process of an older generation is left, and worker processes can be started."""
     FORKING = "forking"
-    """StartWorkers was ordered and not answered yet. Reported as starting."""
+    """StartWorkers was ordered but is not answered yet; reported as starting."""
     RUNNING = "running"
     """Worker processes were started; some may have ended since."""
     STOPPING = "stopping"
-    """StopWorkers was ordered and not answered yet."""
+    """StopWorkers was ordered but is not answered yet."""
     DONE = "done"
-    """Every worker process of the generation ended with 0."""
+    """Every worker process of the generation has ended with 0."""
 
 
 @dataclass(slots=True)
@@ -50,61 +50,61 @@ class Trainer:
 
 @dataclass(slots=True)
 class Link:
-    """The way to the master."""
+    """The link to the master."""
 
     up: bool = False
     welcomed: bool = False
-    """The master took our Hello: before that nothing else is said to it, and nothing it says is obeyed."""
+    """Whether the master has accepted our Hello. Before that, nothing else is sent to it and its orders are ignored."""
     down_since: float | None = None
     term: int = 0
-    """The highest term of any master that welcomed us: an older one is paused history."""
+    """Highest term of any master that has welcomed this member; masters of lower terms are ignored."""
     ticket: str = ""
-    """From the last Welcome: any master takes it for some time instead of the token."""
+    """Ticket of the last Welcome, which any master accepts for some time instead of the token."""
     report_every: float = 1.0
     silent_after: float = 3.0
-    """Seconds after which the master may take a member that it does not hear for lost."""
+    """Seconds without a message after which the master may declare this member lost."""
     graces: tuple[float, float, float] = (0.2, 10.0, 60.0)
-    """Of a stop without the master's word: `grace`, `handler_grace` and `save_grace` of Stop."""
+    """`grace`, `handler_grace` and `save_grace` of a stop that the member orders by itself."""
     refusal: str = ""
-    """Why the master does not serve this member, as it was logged last; empty once it does."""
+    """Last logged reason why the master does not serve this member; empty once it does."""
     refusals: int = 0
-    """How often it has said so, one after the other."""
+    """Number of consecutive refusals."""
     hello_at: float | None = None
     report_at: float | None = None
     report_due: bool = False
-    """Usage is being sampled for a report."""
+    """Whether usage is being sampled for a report."""
 
 
 @dataclass(slots=True)
 class Work:
-    """One generation in this member, from Start (or from finding it running) until everything of it is gone."""
+    """One generation in this member, from its Start (or its discovery) until all its processes are gone."""
 
     generation: Generation
     start: Start | None = None
-    """None where this sidecar is younger than the generation."""
+    """The Start; None if this sidecar started after the generation."""
     start_order: OrderId = NO_ORDER
     start_by: float | None = None
     pids: dict[int, int] = field(default_factory=dict)
-    """By local rank, the ended ones too."""
+    """Pids by local rank, including ended processes."""
     exits: dict[int, WorkerExit] = field(default_factory=dict)
-    """How those ended that were not told to, each with its age when it was heard of."""
+    """Ends of worker processes that were not stopped, by local rank; `age` counts up to when the end was reported."""
     heard_at: dict[int, float] = field(default_factory=dict)
-    """When it was heard of, by local rank."""
+    """When each end was reported, by local rank."""
     doubt: tuple[int, ...] = ()
-    """Local ranks that a reconnected hook no longer named, and that did not end as far as we know."""
+    """Local ranks that a reconnected hook did not list, and of which no end has been reported."""
     doubt_until: float | None = None
     ranks: tuple[RankProgress, ...] = ()
     own: tuple[OwnTime, ...] = ()
-    """Windows of steps that no report has told yet."""
+    """Windows of steps that have not been reported yet."""
     offers: tuple[str, ...] | None = None
-    """What the script has registered that it saves when it is asked to; None: nothing is offered here."""
+    """Names of the state that the script can save on request; None: it offers nothing."""
     remembered: dict[int, Remembered] = field(default_factory=dict)
-    """The newest copy of each rank that is whole in the member's memory."""
+    """The newest complete in-memory checkpoint of each rank."""
     saved: dict[str, Saved] = field(default_factory=dict)
-    """The newest saves of its ranks by path, to be said again: a master that has not heard of one counts the steps
-    behind it wrong."""
+    """The newest saves of the ranks by path, to be reported again: a master that missed one miscounts the steps after
+    it."""
     stepped: tuple[int, float, int] | None = None
-    """The first step beyond `start.high_step` and the moment of it."""
+    """The first step beyond `start.high_step`, its time, and the largest `base` of the ranks."""
     started_at: float = 0.0
     poll_at: float | None = None
 
@@ -113,7 +113,7 @@ class Work:
         return len(self.pids.keys() - self.exits.keys())
 
     def ends(self, now: float) -> tuple[WorkerExit, ...]:
-        """The exits by local rank, each as old as it is now: they may be told long after they happened."""
+        """The exits by local rank, with their present age: they may be reported long after they happened."""
         return tuple(
             replace(exit, age=exit.age + now - self.heard_at[rank]) for rank, exit in sorted(self.exits.items())
         )
@@ -129,7 +129,7 @@ class Work:
 
 @dataclass(slots=True)
 class Stopping:
-    """A StopWorkers that is not answered yet."""
+    """A StopWorkers that has not been answered yet."""
 
     generation: Generation
     grace: float
@@ -141,7 +141,7 @@ class Stopping:
 
 @dataclass(slots=True)
 class Checking:
-    """A round of the node check: what was ordered last, and the answer where there is one."""
+    """A round of the node check: the last order, and its answer if there is one."""
 
     order: Check
     give_up_at: float | None
@@ -150,86 +150,86 @@ class Checking:
 
 @dataclass(slots=True)
 class Ending:
-    """The member's end: the trainer was told to finish, or will be."""
+    """The member's end: the trainer has been, or will be, ordered to finish."""
 
     reason: str
     leave_at: float | None = None
-    """Told to go: the moment to end without the master's word."""
+    """After SIGTERM, the time at which the member ends without a Finish of the master."""
     exit_code: int | None = None
-    """Finish was ordered with this code."""
+    """Exit code with which the trainer was ordered to finish; None: it has not been ordered yet."""
     give_up_at: float | None = None
     announced_grace_until: float = 0.0
     last_words: str = ""
-    """What the trainer's own log is to say."""
+    """Text for the trainer's own log."""
 
 
 Place = tuple[str, int]
-"""Address and port of a sidecar's probes."""
+"""Address and port at which a sidecar answers probes."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the last looks at one neighbour brought (`sidecar.core.peer_links`)."""
+    """Results of the last probes of one neighbour (`sidecar.core.peer_links`)."""
 
     looks: deque[tuple[float | None, int]]
-    """The seconds of each one's round trip, None where nobody answered, and the datagrams that were lost."""
+    """Round trip in seconds (None: no answer) and number of lost datagrams of each probe."""
     missing_since: float | None = None
-    """The first of the looks that have found nobody since its last answer."""
+    """Time of the first unanswered probe since the neighbour's last answer."""
     is_news: bool = False
-    """It has begun or ceased to answer, and the master does not know yet."""
+    """Whether the neighbour has started or stopped answering since the last report."""
 
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """Who of the world is within reach, as far as this member has looked (`sidecar.core.self_fencing`)."""
+    """The neighbours of this member and their signs of life (`sidecar.core.peer_health`)."""
 
     neighbours: tuple[Neighbour, ...] = ()
     answered_at: dict[Place, float] = field(default_factory=dict)
     left: set[Place] = field(default_factory=set)
-    """Those that said that they go."""
+    """Neighbours that have announced their end."""
     sign_at: float = 0.0
-    """The last sign of life of anybody: the master or a neighbour."""
+    """Time of the last sign of life of the master or any neighbour."""
     unanswered: int = 0
-    """Looks around since then."""
+    """Number of rounds of probes since then."""
     looked_at: float = 0.0
     look_at: float | None = None
     turn: int = 0
-    """Whose turn it is to be asked."""
+    """Counter that selects the neighbour to probe next."""
     seen: dict[Place, Seen] = field(default_factory=dict)
-    tell_at: float = 0.0
-    """When the master is told of all of them again."""
+    report_all_at: float = 0.0
+    """When the next report includes all neighbours."""
 
 
 @dataclass(slots=True)
 class LogLines:
-    """What the newest generation's ranks have written that fits a pattern, until the next one starts."""
+    """Lines of the newest generation's ranks that match a pattern, until the next generation starts."""
 
     matched: dict[tuple[int, str], tuple[LineMatched, float]] = field(default_factory=dict)
-    """By rank and pattern the last, and when it was written."""
-    unsaid: set[tuple[int, str]] = field(default_factory=set)
-    """Of those the ones that no master was there for."""
+    """The last match by rank and pattern, and when it was written."""
+    unsent: set[tuple[int, str]] = field(default_factory=set)
+    """Keys of the matches that have not been sent to a master."""
     dropped: dict[str, PatternDropped] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Alone:
-    """Whether the command is let go without a master (`unsupervised.py`)."""
+    """Whether and when the command runs unsupervised (`unsupervised.py`)."""
 
     at: float | None = None
-    """When, at the earliest; None: never, or no more."""
-    tell_at: float | None = None
-    """When the trainer's log says once more what is waited for."""
+    """Earliest time at which the command starts unsupervised; None: never, or no longer possible."""
+    remind_at: float | None = None
+    """When the next line about the missing master is written into the trainer's log."""
     since: float = 0.0
-    """No master has been there since then."""
+    """Time since which no master has been connected."""
     is_final: bool = False
-    """It was let go: for good, whatever becomes of this process."""
+    """Whether the command runs unsupervised for good, also after a restart of the sidecar."""
     trainer: int = 0
-    """The pid of the command that runs."""
+    """Pid of the command that runs unsupervised; 0: none."""
 
 
 @dataclass(slots=True)
 class State:
-    """Before `Began` everything has its default."""
+    """The whole state; before `Began` every field has its default."""
 
     me: Began | None = None
     phase: Phase = Phase.WAITING
@@ -237,53 +237,53 @@ class State:
     alone: Alone = field(default_factory=Alone)
     trainer: Trainer | None = None
     met_trainer: bool = False
-    """One has come to this sidecar; it may be gone since."""
+    """Whether a trainer has ever connected to this sidecar; it may be gone by now."""
     launcher: Trainer | None = None
-    """One that runs its command at once and in whose command the template has appeared."""
+    """A launcher that runs its command at once, beside the template that has appeared inside that command."""
     unsure_until: float | None = None
-    """An earlier sidecar served this member, and no hook has said yet what runs: until then it is not known."""
+    """Until when it is unknown what runs: an earlier sidecar served this member, and no hook has reported yet."""
     work: Work | None = None
     stopping: Stopping | None = None
     ending: Ending | None = None
     checking: Checking | None = None
     highest: Generation = NO_GENERATION
-    """The highest generation ever heard of: lower ones are refused."""
+    """Highest generation of which this member has learned; lower ones are refused."""
     stopped: Generation = NO_GENERATION
-    """The last generation of which everything is gone here: it cannot be started again."""
+    """Last generation that has ended completely here; it cannot be started again."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     hands_off: bool = False
-    """The job is switched off, or only observed: worker processes are left alone (`hands_off.py`)."""
+    """Whether the job is switched off or only observed, so that no worker process is stopped (`hands_off.py`)."""
     deserted_since: float | None = None
-    """Every worker process has ended with 0 and no master has served this member since then (`deserted.py`)."""
+    """Time since which all worker processes have ended with 0 without a master serving this member (`deserted.py`)."""
     isolated: str = ""
-    """Why this member has stopped its newest generation by itself."""
+    """Why this member stopped its newest generation by itself; empty: it did not."""
     stopped_step: int = 0
     stopped_at: float = 0.0
     stopped_killed: int = 0
     not_started: tuple[Generation, str] | None = None
-    """Why the last Start could not be done."""
+    """Generation of the last Start that failed, and why."""
     port: int = 0
-    """For the next rendezvous; 0 while it is being looked for."""
+    """Port for the next rendezvous; 0 while one is being searched for."""
     port_at: float | None = None
-    """When to look again, after it could not be found."""
+    """When to search for a port again after a failure."""
     copies: tuple[Copy, ...] = ()
-    """Of checkpoints in the member's memory, as of when the port was found."""
+    """Complete checkpoints in the member's memory when the port was found, or after the last fetch."""
     kept: tuple[Generation, int] = (NO_GENERATION, -1)
-    """The step that every rank has in memory, and which master's word that was."""
+    """Newest step that every rank has in memory, with the generation in which the master reported it."""
     fetching: Fetch | None = None
     fetched: Fetched | None = None
-    """What became of the last one."""
+    """Answer to the last Fetch."""
     lost: tuple[str, Generation, tuple[WorkerExit, ...]] | None = None
-    """A trainer that died and has no successor yet."""
+    """Reason, generation and worker exits of a trainer that died and has no successor yet."""
     command_ended: tuple[int, str] | None = None
     lines: LogLines = field(default_factory=LogLines)
     data_notes: tuple[DataSaid, ...] = ()
-    """What the newest generation's ranks have told of their data, until the next one starts."""
+    """Reports of the newest generation's ranks about their data, until the next generation starts."""
     cpu: float = 0.0
     memory_mib: float = 0.0
     gpus: int = 0
     over: bool = False
-    """Exit was asked for: nothing more happens."""
+    """Whether Exit was ordered; later events are ignored."""
 
     @property
     def generation(self) -> Generation:

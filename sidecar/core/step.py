@@ -1,7 +1,6 @@
-"""`step`: one event in, actions out; and the moments at which time itself is the event.
+"""`step`, the sidecar's entry point: one event in, actions out.
 
-The table of contents of the sidecar. It knows no clock and no socket: `now` comes with each event, and `next_deadline`
-says when `Woke` is wanted.
+It uses no clock and no socket: `now` comes with each event, and `next_deadline` returns when `Woke` is due.
 """
 
 from __future__ import annotations
@@ -98,11 +97,11 @@ from outrider.wire.messages.membership import Finish, Refused, Welcome
 from outrider.wire.messages.node_check import Check, Checked
 
 UNSURE = 10.0
-"""Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""
+"""Seconds without a hook after which a member that an earlier sidecar served is assumed to have no worker."""
 
 
 def step(state: State, event: Event, now: float) -> list[Action]:
-    """Changes the state by one event and returns what is to be done about it."""
+    """Changes the state by one event and returns the resulting actions."""
     if state.over:
         return []
     actions = _taken(state, event, now)
@@ -203,11 +202,11 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
         case Collected(order, body):
             return core_diagnostics.answered(state, order, body)
         case AskedHere(order, what):
-            return core_diagnostics.asked(state, order, what)
-        case PatternMet(said, at):
-            return log_lines.matched(state, said, at, now)
+            return core_diagnostics.requested(state, order, what)
+        case PatternMet(match, at):
+            return log_lines.matched(state, match, at, now)
         case DataTold():
-            return data_position.told(state, event)
+            return data_position.reported(state, event)
         case CopiesFetched(came, copies):
             return checkpoints.fetched(state, came, copies)
         case _:
@@ -236,7 +235,7 @@ def _began(state: State, event: Began, now: float) -> list[Action]:
     state.me = event
     state.unsure_until = now + UNSURE if event.restarted else None
     role = f"rank index {event.rank_index}" if event.rank_index is not None else "a spare"
-    line = Announce("Began", f"the sidecar of {event.member} of job {event.job}, {role}")
+    line = Announce("Began", f"the sidecar of {event.member} of job {event.job}, {role}, has started")
     return [line, *unsupervised.began(state, event, now)]
 
 
@@ -246,7 +245,7 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
     if isinstance(message, Refused):
         return master_link.refused(state, message, now)
     if not state.link.welcomed:
-        return []  # a master that has not taken our Hello, or an old one, has no orders for us
+        return []  # orders count only after Welcome, and never from a master of a lower term
     match message:
         case Start():
             return supervision.start(state, message, now)
@@ -255,12 +254,12 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
         case Finish():
             return member_end.finish(state, message, now)
         case Probe(order, member, address, port, seconds):
-            reason = f"the master asks whether {member} can be reached"
+            reason = f"the master requests a probe of {member}"
             return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
         case Ask(order, what):
-            return core_diagnostics.asked(state, order, what)
+            return core_diagnostics.requested(state, order, what)
         case SaveState():
-            return planned_save.asked(state, message)
+            return planned_save.requested(state, message)
         case Check():
             return nodecheck.check(state, message, now)
         case Kept():
@@ -268,21 +267,21 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
         case Fetch():
             return checkpoints.fetch(state, message)
         case Pong():
-            return []  # that it came is all that it says
+            return []  # its arrival was noted as a sign of life
         case _:
             assert_never(message)
 
 
 def _probed(state: State, order: int, member: MemberId, reachable: bool) -> list[Action]:
-    word = "can" if reachable else "cannot"
-    return outbox.say(state, Probed(OrderId(order), member, reachable), f"{member} {word} be reached from here")
+    can = "can" if reachable else "cannot"
+    return outbox.say(state, Probed(OrderId(order), member, reachable), f"{member} {can} be reached from here")
 
 
 def _action_failed(state: State, action: Action, error: str, now: float) -> list[Action]:
-    """What could not be done, and what that means. Orders to a trainer are given again when it has reconnected."""
+    """Handles a failed action. Orders to a trainer are repeated when it has reconnected."""
     match action:
         case Send():
-            return []  # the link is down or about to be: all that matters is said again after the next Welcome
+            return []  # the link is down or about to be: all that matters is sent again after the next Welcome
         case FindPort():
             return supervision.port_not_found(state, error, now)
         case SampleUsage():
@@ -299,7 +298,7 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
         case CollectFromWorkers(_, order) if order < 0:
             return core_diagnostics.answered(state, order, core_diagnostics.LOST, error)
         case ReadPages():
-            return []  # no page yet: the next look comes by itself
+            return []  # no page yet: the next read comes by itself
         case _:
             if isinstance(action, KeepWord):
                 unsupervised.not_kept(state, action, now)
@@ -308,14 +307,14 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
 
 
 def _is_ours(error: str) -> bool:
-    """Whether an order to a trainer failed for another reason than its connection, which heals by itself."""
+    """Whether an order to a trainer failed for another reason than its connection, which is restored by itself."""
     return not error.startswith("ConnectionError")
 
 
 # -- time
 #
 def next_deadline(state: State) -> float | None:
-    """The next moment at which `Woke` is wanted."""
+    """The next time at which `Woke` is due; None: none."""
     if state.over:
         return None
     return min((moment for moment, _ in _deadlines(state)), default=None)
@@ -325,7 +324,7 @@ def _woke(state: State, now: float) -> list[Action]:
     actions: list[Action] = []
     due = [act for moment, act in _deadlines(state) if moment <= now]
     for place, act in enumerate(due):
-        if place == 0 or _is_due(state, act, now):  # another one of the same moment may have made it void
+        if place == 0 or _is_due(state, act, now):  # another deadline of the same moment may have cancelled it
             actions += act(state, now)
     return actions
 
@@ -346,8 +345,8 @@ def _deadlines(state: State) -> list[Deadline]:
         (state.link.report_at, outbox.begin_report),
         (state.unsure_until, _sure),
         (state.port_at, _port_again),
-        (unsupervised.tells_at(state), unsupervised.tell),
-        (unsupervised.goes_at(state), unsupervised.decide),
+        (unsupervised.reminds_at(state), unsupervised.remind),
+        (unsupervised.decides_at(state), unsupervised.decide),
         (self_fencing.due(state), self_fencing.look),
         (deserted.due(state), deserted.finish),
         (work.start_by if work and not state.hands_off else None, supervision.start_took_too_long),
@@ -375,17 +374,17 @@ def _sure(state: State, now: float) -> list[Action]:
 
 
 def _port_again(state: State, now: float) -> list[Action]:
-    return supervision.find_port(state, "the last search found none")
+    return supervision.find_port(state, "the last search failed")
 
 
 def _poll(state: State, now: float) -> list[Action]:
     assert state.work is not None
     state.work.poll_at = now + supervision.pause_between_looks(state.work, now)
-    return [ReadPages(state.generation, "the first new step is awaited")]
+    return [ReadPages(state.generation, "waiting for the first new step")]
 
 
 def describe(state: State) -> str:
-    """The state in a few words: a change of them is a transition in the journal."""
+    """A short description of the state; the journal records each change of it as a transition."""
     playing = "" if state.work is None else f" {state.generation}"
     if state.alone.is_final:
         return f"unsupervised {'linked' if state.link.up else 'alone'}"

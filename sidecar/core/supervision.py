@@ -1,8 +1,8 @@
-"""One generation in this member: started, watched, stopped, and known to be gone before the next.
+"""Starts, watches and stops one generation in this member, and makes sure it is gone before the next.
 
-The laws: worker processes of two generations never live at once; what was stopped or is lower than what was heard of is
-refused, whoever orders it; an order that is repeated is answered and not done again; a process that ends by itself is
-told at once.
+The rules: worker processes of two generations never run at once. A Start of a stopped generation, or of a lower one
+than the highest known, is refused, whichever master orders it. A repeated order is answered but not carried out again.
+The end of a process that was not stopped is reported at once.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from outrider.wire.messages.checkpoints import Copy
 from outrider.wire.messages.generation import Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0
-"""Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""
+"""Seconds the template or launcher has to start the processes; a fork takes 0.1 s, a relaunch (T1) a few seconds."""
 STOP_SLACK = 10.0
-"""Seconds beyond all graces after which a template or launcher that does not answer a stop is ended itself."""
+"""Seconds beyond all graces after which a template or launcher that does not answer a stop is killed itself."""
 POLL = 0.05
-"""Seconds between looks at the pages until the first new step is made: what the end of lost time is measured by."""
+"""Seconds between reads of the pages until the first new step, which ends the measured lost time."""
 LONG_INIT = 30.0
-"""Seconds after which the first step is no longer expected any moment (a compile, a data set to load)."""
+"""Seconds after the start from which the pages are read less often (`POLL_LONG`): a compile or a data set to load."""
 POLL_LONG = 0.5
 REPLAY = 1.0
-"""Seconds a reconnected hook has to tell how processes ended that it no longer names."""
+"""Seconds a reconnected hook has to report the ends of processes that it did not list."""
 FIND_AGAIN = 1.0
 MOST_WINDOWS = 64
-"""Windows of steps that are kept for the next report."""
+"""Most windows of steps that are kept for the next report."""
 
 
 # -- start
 #
 def start(state: State, order: Start, now: float) -> list[Action]:
-    """Does a Start, answers a repeated one, or refuses it with the reason."""
+    """Carries out a Start, answers a repeated one, or refuses it with the reason."""
     if state.work is not None and state.work.generation == order.generation:
         state.work.start_order = order.order
-        return outbox.started(state)  # none while they are being forked: the answer comes when they are
+        return outbox.started(state)  # empty while they are being forked: the answer follows then
     refusal = why_not(state, order)
     if refusal:
         return _refuse(state, order.order, order.generation, refusal)
@@ -47,9 +47,9 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.work = Work(order.generation, order, order.order, start_by=now + START_PATIENCE)
     move(state, "start ordered")
     state.lines, state.data_notes = LogLines(), ()
-    state.checking = None  # whatever is still measured is of no use
+    state.checking = None  # a measurement that is still running is of no use
     state.port = 0  # a port that was offered once is not offered again
-    peer_health.told(state, order.neighbours, now)
+    peer_health.neighbours_changed(state, order.neighbours, now)
     return [
         _rendezvous_line(order), *checkpoints.stop_fetching(state), *checkpoints.begins(state, order),
         *_order_start(state),
@@ -59,7 +59,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
 def why_not(state: State, order: Start) -> str:
     generation = order.generation
     if generation < state.highest:
-        return f"generation {generation} is older than {state.highest}, which this member has heard of"
+        return f"generation {generation} is older than {state.highest}, which this member knows"
     if state.not_started and state.not_started[0] == generation:
         return state.not_started[1]
     if generation <= state.stopped:
@@ -67,11 +67,11 @@ def why_not(state: State, order: Start) -> str:
     if state.ending is not None:
         return f"this member is ending: {state.ending.reason}"
     if state.work is not None:
-        return f"worker processes of generation {state.work.generation} are not gone yet"
+        return f"worker processes of generation {state.work.generation} have not ended yet"
     if state.phase is not Phase.READY:
-        return "there is no template or launcher that could start worker processes"
+        return "no template or launcher is connected that can start worker processes"
     if state.trainer is not None and order.nproc != _nproc(state):
-        return f"{order.nproc} worker processes were ordered, and this member runs {_nproc(state)}"
+        return f"the master ordered {order.nproc} worker processes, but this member runs {_nproc(state)}"
     return ""
 
 
@@ -88,12 +88,12 @@ def _order_start(state: State) -> list[Action]:
     work, trainer = state.work, state.trainer
     if work is None or work.start is None or trainer is None or not trainer.connection:
         return []
-    reason = work.start.reason or f"generation {work.generation} begins"
+    reason = work.start.reason or f"generation {work.generation} starts"
     return [StartWorkers(trainer.connection, work.start, work.generation, reason)]
 
 
 def _rendezvous_line(start: Start) -> Announce:
-    """The line with which each generation starts in the log, in the words that torchrun's users know."""
+    """The log line at the start of each generation, in torchrun's terms."""
     local = list(range(start.nproc))
     detail = (
         ("restart_count", str(start.restart_count)),
@@ -109,7 +109,7 @@ def _rendezvous_line(start: Start) -> Announce:
 
 
 def workers_started(state: State, generation: Generation, pids: dict[int, int], now: float) -> list[Action]:
-    """`pids` by local rank."""
+    """Takes the worker processes' start; `pids` is by local rank."""
     work = state.work
     if work is None or work.generation != generation or state.phase is not Phase.FORKING:
         return []
@@ -132,7 +132,7 @@ def workers_not_started(state: State, generation: Generation, error: str) -> lis
 
 
 def start_took_too_long(state: State, now: float) -> list[Action]:
-    """The order was not answered in time: it is taken back, so that nothing can come of it later."""
+    """Cancels a Start that was not answered in time by a stop, so that it has no effect later."""
     work = state.work
     assert work is not None
     work.start_by = None
@@ -155,13 +155,13 @@ def worker_exited(state: State, generation: Generation, exit: WorkerExit, now: f
         return []
     severity = "normal" if exit.code == 0 else "warning"
     line = Announce("WorkerExited", outbox.how_it_ended(exit), generation, severity)
-    if state.phase is Phase.FORKING:  # told with Started, or the master would hear of a process it does not know
+    if state.phase is Phase.FORKING:  # reported after Started: before that the master does not know the process
         return [line]
     return [line, *outbox.exited(state, (exit,)), *_end_if_finished(state)]
 
 
 def _found_ended(state: State, generation: Generation, now: float) -> Work | None:
-    """A generation of which this sidecar learns only by its ends: it was away while all of them happened."""
+    """The generation whose processes all ended before this sidecar started; it learns of it only by their ends."""
     if state.phase is not Phase.READY or generation <= state.stopped or generation < state.highest:
         return None
     state.highest = generation
@@ -172,7 +172,7 @@ def _found_ended(state: State, generation: Generation, now: float) -> Work | Non
 
 
 def _settle_ended(state: State, work: Work, now: float) -> list[Action]:
-    """Tells of processes that ended before Started was said."""
+    """Reports the ends of processes that ended before Started was sent."""
     return [*outbox.exited(state, work.ends(now)), *_end_if_finished(state)]
 
 
@@ -187,19 +187,20 @@ def _end_if_finished(state: State) -> list[Action]:
 
 
 def doubt_ended(state: State, now: float) -> list[Action]:
-    """A reconnected hook named fewer processes than ran, and told of no end: they ended while nobody looked."""
+    """Reports processes as ended that a reconnected hook neither listed nor reported: they ended unobserved."""
     work = state.work
     assert work is not None
     doubted, work.doubt, work.doubt_until = work.doubt, (), None
     actions: list[Action] = []
     for rank in doubted:
-        ended = WorkerExit(rank, work.pids.get(rank, 0), None, error_message="it ended while the sidecar was away")
+        message = "it ended while the sidecar was not running"
+        ended = WorkerExit(rank, work.pids.get(rank, 0), None, error_message=message)
         actions += worker_exited(state, work.generation, ended, now)
     return actions
 
 
 def pages_read(state: State, pages: PagesRead, now: float) -> list[Action]:
-    """Keeps what the pages say, and tells the first step beyond all earlier ones at once."""
+    """Stores the ranks' progress, and reports the first step beyond all earlier ones at once."""
     work, ranks = state.work, pages.ranks
     if work is None or work.generation != pages.generation:
         return []
@@ -222,27 +223,27 @@ def pause_between_looks(work: Work, now: float) -> float:
 # -- stop
 #
 def stop(state: State, order: Stop, now: float) -> list[Action]:
-    """Does a Stop, joins it to the one that is going on, or says that there is nothing left to stop."""
+    """Carries out a Stop, merges it into a pending one, or answers that no process is left to stop."""
     if state.unsure_until is not None:
-        return []  # too early to say: the hooks have not told what runs here, and the order is repeated
+        return []  # the hooks have not reported yet what runs here; the master repeats the order
     state.highest = max(state.highest, order.generation)
     if state.work is None or state.work.generation > order.generation:
         answer = outbox.stopped(state, order.order, order.generation, now)
         if state.work is not None:
             return answer
         state.stopped = max(state.stopped, order.generation)
-        # the master takes a member that it told to stop for ready only when it says so again
+        # after a Stop the master counts a member as ready only when it reports Ready again
         return [*answer, *find_port(state, "the next generation needs a port")]
     return begin_stop(state, order, now)
 
 
 def begin_stop(state: State, order: Stop, now: float) -> list[Action]:
-    going_on, work = state.stopping, state.work
+    pending, work = state.stopping, state.work
     assert work is not None
-    orders = [] if going_on is None else going_on.orders
+    orders = [] if pending is None else pending.orders
     if order.order and order.order not in orders:
         orders.append(order.order)
-    same = going_on is not None and going_on.generation >= order.generation and order.grace >= going_on.grace
+    same = pending is not None and pending.generation >= order.generation and order.grace >= pending.grace
     if same:
         return []
     longest = order.save_grace + max(order.grace, order.handler_grace) + STOP_SLACK
@@ -256,7 +257,7 @@ def begin_stop(state: State, order: Stop, now: float) -> list[Action]:
 
 
 def stop_what_should_be_gone(state: State, generation: Generation, now: float) -> list[Action]:
-    why = f"worker processes of generation {state.generation} live, and {generation} was stopped here"
+    why = f"worker processes of generation {state.generation} run, although {generation} was stopped here"
     return begin_stop(state, Stop(NO_ORDER, generation, reason=why), now)
 
 
@@ -281,7 +282,7 @@ def workers_stopped(state: State, generation: Generation, killed: int, now: floa
 
 
 def remember_gone(state: State, generation: Generation, killed: int, now: float) -> None:
-    """Everything of this generation is gone, however that came about."""
+    """Notes that all processes of this generation are gone, for whatever reason."""
     assert state.work is not None
     best = max(state.work.ranks, key=lambda rank: rank.step, default=None)
     state.stopped_step = best.step if best else 0
@@ -292,12 +293,12 @@ def remember_gone(state: State, generation: Generation, killed: int, now: float)
 
 
 def stop_took_too_long(state: State) -> list[Action]:
-    """The template or launcher does not answer: what it holds is ended from outside, and its container begins anew."""
+    """Kills a template or launcher that does not answer, with its processes, so that its container restarts."""
     stopping, trainer = state.stopping, state.trainer
     assert stopping is not None
     stopping.give_up_at += STOP_SLACK
     pid = trainer.pid if trainer else 0
-    why = f"the order to stop generation {stopping.generation} was not answered, so the trainer is killed"
+    why = f"the trainer did not answer the order to stop generation {stopping.generation}, so it is killed"
     return [
         Announce("StopUnanswered", why, stopping.generation, "warning"),
         SweepProcesses(stopping.generation, why, pid),
@@ -322,7 +323,8 @@ def port_found(state: State, port: int, copies: tuple[Copy, ...] = ()) -> list[A
 
 def port_not_found(state: State, error: str, now: float) -> list[Action]:
     state.port_at = now + FIND_AGAIN
-    return [Announce("NoFreePort", f"no free port was found, and it is tried again: {error}", severity="warning")]
+    text = f"no free port was found (retry in {FIND_AGAIN:g} s): {error}"
+    return [Announce("NoFreePort", text, severity="warning")]
 
 
 def resend_start(state: State) -> list[Action]:

@@ -1,8 +1,9 @@
-"""The template or launcher: which one plays, what it brings with it, and what its loss means.
+"""Tracks the template or launcher: which one is the trainer, what runs under it, and what its loss means.
 
-A sidecar may be younger than what runs: the hooks say on each connection what lives, and that is compared with what the
-master was told. One trainer plays at a time. A launcher that only runs its command (`can_start` is false) gives way to
-the template that appears inside the command; any other second one is refused, or two would fork the same ranks.
+Worker processes may be older than the sidecar: on each connection the hooks report what runs, which is compared with
+what the master knows. A member has one trainer at a time. A launcher that only runs its command (`can_start` is false)
+is replaced by the template that appears inside the command. Any other second one is refused, as both would fork the
+same ranks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def connected(state: State, event: HookConnected, now: float) -> list[Action]:
     awaited = state.unsure_until is not None or (not known and event.running > NO_GENERATION)
     state.unsure_until = None
     actions = _reconcile(state, event, now) if known else _adopt(state, event, now)
-    if awaited:  # a Hello that went out before said nothing of what runs, or none went out yet for want of this
+    if awaited:  # the last Hello did not report what runs, or Hello has waited for this
         actions += outbox.hello(state, now)
     return [*actions, *nodecheck.reconnected(state), *member_end.order_finish(state)]
 
@@ -43,24 +44,24 @@ def _trainer_of(event: HookConnected) -> Trainer:
 
 
 def _another(state: State, event: HookConnected, now: float) -> list[Action]:
-    """Someone else than the one that plays."""
-    playing = state.trainer
-    assert playing is not None
+    """Handles a connection of another process than the present trainer."""
+    current = state.trainer
+    assert current is not None
     if not event.can_start:
         state.launcher = _trainer_of(event)
         return []
-    if not playing.can_start and state.work is None:
-        state.launcher, state.trainer = playing, None
+    if not current.can_start and state.work is None:
+        state.launcher, state.trainer = current, None
         return connected(state, event, now)
     why = (
-        f"the {playing.what} with pid {playing.pid} is this member's trainer, "
-        f"so the {event.what} with pid {event.pid} cannot be: one container has one trainer"
+        f"the {event.what} with pid {event.pid} is refused: a container has one trainer, which is the {current.what} "
+        f"with pid {current.pid}"
     )
     return [Announce("SecondTrainer", why, severity="warning"), RefuseHook(event.connection, state.generation, why)]
 
 
 def _adopt(state: State, event: HookConnected, now: float) -> list[Action]:
-    """The first word of a trainer that this sidecar does not know."""
+    """Handles the first connection of a trainer that this sidecar does not know."""
     line = Announce("TrainerConnected", f"{event.what} (pid {event.pid}), {event.rung}: {event.rung_reason}")
     if event.running > NO_GENERATION and event.can_start:
         return [line, *_take_over(state, event, now)]
@@ -71,22 +72,22 @@ def _adopt(state: State, event: HookConnected, now: float) -> list[Action]:
 
 
 def _take_over(state: State, event: HookConnected, now: float) -> list[Action]:
-    """Worker processes run already: this sidecar is younger than they are, and training goes on."""
-    said_stopped, work = state.stopped, Work(event.running, pids=dict(event.workers))
+    """Reattaches to worker processes that run already, as they are older than this sidecar; training continues."""
+    reported_stopped, work = state.stopped, Work(event.running, pids=dict(event.workers))
     state.work = work
     state.highest = max(state.highest, event.running)
     state.port, state.port_at = 0, None
     move(state, "workers found")
-    if event.running <= said_stopped:
-        state.stopped = NO_GENERATION  # so it was thought; it is stopped now, before anything else may start
-        return supervision.stop_what_should_be_gone(state, said_stopped, now)
+    if event.running <= reported_stopped:
+        state.stopped = NO_GENERATION  # that was wrong; it is stopped now, before anything else may start
+        return supervision.stop_what_should_be_gone(state, reported_stopped, now)
     _doubt(state, work, tuple(range(event.nproc or len(event.workers))), event, now)
     reason = f"{len(event.workers)} worker processes of generation {event.running} run already: reattached"
     return [Announce("Reattached", reason, event.running), *outbox.begin_report(state, now)]
 
 
 def _reconcile(state: State, event: HookConnected, now: float) -> list[Action]:
-    """The same trainer again, after its connection broke."""
+    """Compares what runs with the state, when the same trainer reconnects after its connection broke."""
     match state.phase:
         case Phase.FORKING if event.running == state.generation:
             return supervision.workers_started(state, event.running, dict(event.workers), now)
@@ -96,7 +97,7 @@ def _reconcile(state: State, event: HookConnected, now: float) -> list[Action]:
             _doubt(state, state.work, tuple(state.work.pids), event, now)
             return []
         case Phase.STOPPING:
-            return supervision.order_stop(state, "the trainer's connection broke before it had answered")
+            return supervision.order_stop(state, "the trainer's connection broke before it had answered the stop")
         case Phase.READY | Phase.WAITING if event.running > NO_GENERATION and event.can_start:
             return _take_over(state, event, now)
         case Phase.WAITING if event.can_start:
@@ -122,7 +123,7 @@ def disconnected(state: State, connection: str, alive: bool, now: float) -> list
 
 
 def ended(state: State, pid: int, now: float) -> list[Action]:
-    """The process is gone, and with it its workers (they die with it): the member needs a new one."""
+    """Handles the end of the trainer's process, with which its workers die: the member needs a new trainer."""
     if state.launcher is not None and state.launcher.pid == pid:
         state.launcher = None
     trainer = state.trainer
@@ -131,7 +132,7 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
     generation = state.generation
     reason = f"the {trainer.what} (pid {pid}) ended, and its worker processes with it"
     exits = state.work.ends(now) if state.work else ()
-    sweep = SweepProcesses(generation, f"nothing of the {trainer.what} with pid {pid} may live on", pid)
+    sweep = SweepProcesses(generation, f"the {trainer.what} with pid {pid} ended and may have left processes", pid)
     state.trainer = None
     answers = [*_gone_with_it(state, generation, now), *nodecheck.trainer_ended(state)]
     if state.ending is not None and state.ending.exit_code is not None:
@@ -144,7 +145,7 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
 
 
 def _gone_with_it(state: State, generation: Generation, now: float) -> list[Action]:
-    """A stop that was going on is done now; what ran is over."""
+    """Answers a pending stop, and notes that the generation has ended."""
     stopping = state.stopping
     if state.work is not None:
         supervision.remember_gone(state, generation, 0, now)

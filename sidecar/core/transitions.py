@@ -1,8 +1,7 @@
-"""The phases of a member, and every way from one to another.
+"""The state machine of a member's phases.
 
-The table is the program: `move` refuses what is not in it, because a change that nobody thought of is a bug, and a bug
-ends the sidecar (training goes on; the next one reattaches). `draw` gives the table as the diagram of
-docs/contracts.md §14.
+`move` refuses transitions that are not in the table: an unforeseen one is a bug, and a bug ends the sidecar (training
+continues; the next sidecar reattaches). `draw` prints the table as the diagram of docs/contracts.md §14.
 """
 
 from __future__ import annotations
@@ -35,6 +34,6 @@ def move(state: State, cause: str) -> None:
 
 
 def draw() -> str:
-    """The table in Mermaid's words."""
+    """The table as a Mermaid diagram."""
     rows = [f"    {a.name.lower()} --> {b.name.lower()}: {cause}" for (a, cause), b in TABLE.items()]
     return "\n".join(["stateDiagram-v2", "    [*] --> waiting", *rows])

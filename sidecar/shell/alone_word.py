@@ -1,7 +1,7 @@
-"""The word in the pod's volume that says for good how it trains (`core/unsupervised.py`).
+"""The file in the pod's volume that records for good how the pod trains (`core/unsupervised.py`).
 
-`training_hooks/process/unsupervised.py` writes the same file. It is made by a link: of two who write at once one is
-first.
+`training_hooks/process/unsupervised.py` writes the same file. It is created by a hard link, so that of two concurrent
+writers exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FILE = "supervision"
 class Word(NamedTuple):
     word: str = ""
     trainer: int = 0
-    """The pid of the command that runs alone."""
+    """Pid of the command that runs unsupervised; 0: none."""
 
 
 def read(folder: Path) -> Word:
-    """An empty one while nothing is decided."""
+    """The recorded word; empty while nothing is decided."""
     try:
         word, _, pid = (folder / FILE).read_text()[:64].strip().partition(" ")
     except (OSError, UnicodeDecodeError):
@@ -30,7 +30,7 @@ def read(folder: Path) -> Word:
 
 
 def keep(folder: Path, word: str, trainer: int) -> str:
-    """The word that stands there then. Raises OSError."""
+    """Records the word unless another one is recorded; returns the recorded word. Raises OSError."""
     before, path = folder / f".{FILE}.{os.getpid()}", folder / FILE
     before.write_text(f"{word} {trainer}\n" if trainer else f"{word}\n")
     try:

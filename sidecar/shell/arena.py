@@ -1,8 +1,8 @@
-"""The memory in which a member keeps checkpoints, as its sidecar sees it: the file `checkpoints` in its volume.
+"""The sidecar's access to a member's in-memory checkpoints, the file `checkpoints` in its volume.
 
-`training_hooks.abi.arena` has the layout. The ranks map the file and pay for its pages; the sidecar maps nothing of it,
-reads and writes in pieces, and only into pages that are there. Own slots are written to while no rank runs here, held
-ones by nobody else.
+`training_hooks.abi.arena` defines the layout. The ranks map the file and its pages count as their memory. The sidecar
+maps nothing: it reads and writes in pieces, and only into existing pages. It writes into own slots only while no rank
+runs here; replica slots are written by the sidecar alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training_hooks.abi.arena import MARKED, PAGE, SHARDED, SLOTS, Division, Hea
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A slot, and the copy that is whole and sealed in it."""
+    """A slot, and the head of the complete, sealed checkpoint in it (None: there is none)."""
 
     division: Division
     slot: int
@@ -33,21 +33,21 @@ class Place:
 
 
 class Arena:
-    """Opened for one use: the file may be a new one the next time."""
+    """The memory, opened for one use: the file may have been replaced by the next time."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     def division(self) -> Division | None:
-        """None where nothing is stored yet. Raises Unusable."""
+        """The memory's division into slots; None if nothing is stored yet. Raises Unusable."""
         return layout.division(self.fd)
 
     def divide(self, kind: int, nproc: int) -> Division:
-        """As the ranks would do it; where it is divided otherwise, all in it is cleared. Only while no rank runs."""
+        """Divides the memory as the ranks would; another division is cleared. Call it only while no rank runs."""
         return layout.divide(self.fd, kind, nproc)
 
     def keep(self, step: int) -> None:
-        """Every rank has this step: its copies here are not overwritten before there is a newer one."""
+        """Protects the checkpoints of this step, which every rank has, from being overwritten before a newer one."""
         if self.division() is not None:
             layout.keep(self.fd, step)
 
@@ -60,7 +60,7 @@ class Arena:
         return head if head is not None and head.sealed else None
 
     def find(self, rank: int, version: tuple[int, int], sharded: bool) -> Place | None:
-        """A copy of this step and generation that is good for this rank; any is where all ranks have the same state."""
+        """A checkpoint of this step and generation for this rank; any rank's, if all ranks have the same state."""
         division = self.division()
         for place in self.places(division) if division is not None else ():
             head = place.head
@@ -71,20 +71,21 @@ class Arena:
         return None
 
     def is_still(self, place: Place) -> bool:
-        """Nobody has written to it since it was found."""
+        """Whether the slot is unchanged since it was found."""
         return place.head is not None and self._head(place.division, place.slot) == place.head
 
     def target(self, division: Division, local_rank: int, held: bool) -> Place:
-        """The slot that a copy from another member may take: never the one with what is kept, or else the newest."""
+        """The slot for a checkpoint from another member: never the one of the protected step, otherwise of the
+        newest."""
         is_held = held and division.kind == SHARDED
         mine = layout.held(local_rank) if is_held else layout.own(division.kind, local_rank)
         slot = layout.next_slot(self.fd, division, [each for each in mine if each < division.slots])
         if slot is None:
-            raise Unusable(f"there are no slots for local rank {local_rank}")
+            raise Unusable(f"the memory for checkpoints has no slots for local rank {local_rank}")
         return Place(division, slot, self._head(division, slot))
 
     def begin(self, place: Place) -> int:
-        """From now on nothing in this slot counts, until it has a head again; the sequence of that head."""
+        """Invalidates the slot until it gets a head again; returns the sequence number for that head."""
         return layout.begin(self.fd, place.division, place.slot)
 
     def put(self, place: Place, head: Head) -> None:
@@ -93,11 +94,11 @@ class Arena:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Arena]:
-    """Raises Unusable where there is none."""
+    """Opens the memory. Raises Unusable if there is none."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        raise Unusable("no memory for checkpoints was declared here (checkpointMemory)") from error
+        raise Unusable("this member has no memory for checkpoints (checkpointMemory is not set)") from error
     try:
         yield Arena(fd)
     finally:
@@ -105,7 +106,7 @@ def opened(path: Path) -> Iterator[Arena]:
 
 
 def copies(path: Path) -> tuple[Copy, ...]:
-    """The checkpoints that are whole in it; none where there is no memory, or it cannot be read."""
+    """The complete checkpoints in the memory; empty if the memory does not exist or cannot be read."""
     with suppress(Unusable, OSError), opened(path) as arena:
         division = arena.division()
         if division is not None:

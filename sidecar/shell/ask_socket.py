@@ -1,7 +1,7 @@
-"""ask.sock: where somebody in the sidecar's own container asks for what the master may ask for, and is answered.
+"""Serves ask.sock, at which programs in the sidecar's container make the same queries as the master.
 
-Who may execute a command there may ask (docs/contracts.md §3): the socket is for the sidecar's own user alone. One
-question a connection; several may be open at once, and one whose asker has gone is answered to nobody.
+Users who may execute commands there may query (docs/contracts.md §3): the socket is for the sidecar's own user alone.
+Each connection makes one query; several may be open at once. If the client has gone, its answer is dropped.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SECONDS = COLLECT_SECONDS + 1
 
 
 class Askers:
-    """`put` gets the questions; `answer` is told what came of them."""
+    """`put` receives the queries; `answer` sends the result back."""
 
     def __init__(self, folder: Path, put: Callable[[Event], None]) -> None:
         self._path = folder / "ask.sock"
         self._put = put
         self._numbers = itertools.count(int(time.monotonic() * 1000))
-        """Not from 1: a late answer to an earlier sidecar's question is none to ours."""
+        """Order numbers, not from 1: so a late answer to an earlier sidecar's query matches none of ours."""
         self._waiting: dict[int, asyncio.Future[str]] = {}
         self._server: asyncio.AbstractServer | None = None
 
@@ -47,16 +47,17 @@ class Askers:
         try:
             async with asyncio.timeout(SECONDS):
                 what = (await reader.readline()).decode().strip()
-                writer.write((await self._asked(what)).encode())
+                writer.write((await self._query(what)).encode())
                 await writer.drain()
         except (TimeoutError, ConnectionError, ValueError):
-            pass  # whoever asks says what it means that nothing came
+            pass  # the client reports that no answer came
         finally:
             writer.close()
 
-    async def _asked(self, what: str) -> str:
+    async def _query(self, what: str) -> str:
         if what not in QUESTIONS:
-            return error(f"{what[:40]!r} cannot be asked for: {' or '.join(QUESTIONS)}")
+            supported = ", ".join(f'"{each}"' for each in QUESTIONS)
+            return error(f'Unsupported value: "{what[:40]}": supported values: {supported}')
         order = -next(self._numbers)
         waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting[order] = waiting

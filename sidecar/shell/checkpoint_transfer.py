@@ -1,17 +1,17 @@
-"""Copies of checkpoints from the memory of one member into that of another: one TCP connection a copy.
+"""Transfers checkpoints from the memory of one member into that of another, one TCP connection each.
 
-    giver  → 32 bytes, once
-    taker  → {"outrider": 1, "rank", "step", "generation", "sharded", "nonce", "mac"}   one line
-    giver  → {"head": [...], "mac"}, or {"error": "..."}                     one line
-    giver  → the payload, then 8 bytes: `whole...`, or `torn....` where its rank has written to it meanwhile
-    giver  → 16 bytes: the payload's seal (copy_seals.py)
+    sender    → 32 random bytes (a nonce)
+    receiver  → {"outrider": 1, "rank", "step", "generation", "sharded", "nonce", "mac"}   one line
+    sender    → {"head": [...], "mac"}, or {"error": "..."}                     one line
+    sender    → the payload, then 8 bytes: `whole...`, or `torn....` if its rank has written to it meanwhile
+    sender    → 16 bytes: the payload's seal (copy_seals.py)
 
-Both prove that they know the giver's key, which the master alone hands out: HMAC-SHA256 over the other's nonce and what
-they say. The payload is as open as the ranks' gradients are, but nobody can change it: the taker counts a copy as one
-only when its seal is right, so nothing is ever unpickled that did not come from the giver. A question has a few seconds
-for all of it, and takes no place of those that are given something before it has proved that it knows the key. The
-payload moves in pieces of at most 1 MiB, in threads of their own, so that neither the loop nor the sidecar's memory
-notices; each wait has an end, and so has the whole.
+Both sides prove that they know the sender's key, which only the master distributes: HMAC-SHA256 over the other side's
+nonce and their own message. The payload is as unencrypted as the ranks' gradients, but tamper-proof: the receiver
+accepts a checkpoint only if its seal is right, so only data from the sender is ever unpickled. A request has a few
+seconds, and occupies no transfer slot before it has proved that it knows the key. The payload moves in pieces of at
+most 1 MiB in separate threads, so that it burdens neither the event loop nor the sidecar's memory. Each wait and the
+whole transfer have a time-out.
 """
 
 from __future__ import annotations
@@ -45,58 +45,60 @@ NONCE: Final = 32
 LONGEST_LINE: Final = 4096
 WHOLE, TORN = b"whole...", b"torn...."
 PATIENCE: Final = 10.0
-"""Seconds in which the other side must go on."""
+"""Seconds without progress of the other side after which a transfer fails."""
 QUESTION: Final = 5.0
-"""Seconds for a whole question, or a whole answer to one."""
+"""Seconds for a complete request, or a complete answer to one."""
 MOST_AT_ONCE: Final = 32
-"""Members that are given something; each costs two threads."""
+"""Most concurrent transfers; each costs two threads."""
 MOST_ASKING: Final = 128
-"""Connections that have not proved yet that they know the key."""
+"""Most connections that have not proved yet that they know the key."""
 GIVEN_FOR, SLOWEST = 60.0, 25e6
-"""Seconds, and bytes a second: half of what a master allows, so a copy is held until it has said that all are there."""
+"""Seconds, and bytes a second: a checkpoint that is being sent stays reserved for `GIVEN_FOR` plus its length at
+`SLOWEST`, half the speed that a master allows for, so that it is reserved until the master has heard that all have
+it."""
 VERSION: Final = 1
-ASKED: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
+REQUEST: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
 
 
 class Interrupted(Exception):
-    """A sentence: why a copy was not taken over."""
+    """The transfer failed; the message says why."""
 
 
-def _mac(key: str, nonce: bytes, said: Any) -> str:
-    return hmac.new(key.encode(), nonce + json.dumps(said).encode(), hashlib.sha256).hexdigest()
+def _mac(key: str, nonce: bytes, message: Any) -> str:
+    return hmac.new(key.encode(), nonce + json.dumps(message).encode(), hashlib.sha256).hexdigest()
 
 
-def _is_right(key: str, nonce: bytes, said: Any, mac: object) -> bool:
-    return hmac.compare_digest(_mac(key, nonce, said).encode(), str(mac).encode("utf-8", "surrogatepass"))
+def _is_right(key: str, nonce: bytes, message: Any, mac: object) -> bool:
+    return hmac.compare_digest(_mac(key, nonce, message).encode(), str(mac).encode("utf-8", "surrogatepass"))
 
 
 def _line(connection: socket.socket) -> dict[str, Any]:
-    """One line; no byte behind it is read. Raises Interrupted, also where it is not there within QUESTION."""
+    """Reads exactly one line. Raises Interrupted, also if it does not arrive within QUESTION."""
     found, until = bytearray(), time.monotonic() + QUESTION
     while not found.endswith(b"\n"):
         left = until - time.monotonic()
         if left <= 0 or not select.select([connection], [], [], left)[0]:
-            raise Interrupted(f"the other side said no whole line within {QUESTION:g} s")
+            raise Interrupted(f"the other side sent no complete line within {QUESTION:g} s")
         byte = connection.recv(1)
         if not byte or len(found) >= LONGEST_LINE:
-            raise Interrupted("the other side said no whole line")
+            raise Interrupted("the other side sent no complete line")
         found += byte
     try:
-        said = json.loads(found)
+        message = json.loads(found)
     except ValueError as error:
-        raise Interrupted("the other side said what is no JSON") from error
-    if not isinstance(said, dict):
-        raise Interrupted("the other side said what is no object")
-    return said
+        raise Interrupted("the other side sent invalid JSON") from error
+    if not isinstance(message, dict):
+        raise Interrupted("the other side sent JSON that is not an object")
+    return message
 
 
-def _say(connection: socket.socket, said: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(said).encode() + b"\n")
+def _send_line(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-# -- giving -----------------------------------------------------------------------------------------------------------
+# -- sending ----------------------------------------------------------------------------------------------------------
 class Giver:
-    """Listens for other members, and gives them what they prove to be sent for."""
+    """Listens for other members, and sends checkpoints to those that prove that they know the key."""
 
     def __init__(self, address: str, path: Path) -> None:
         self._path = path
@@ -126,46 +128,46 @@ class Giver:
         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError, Interrupted):  # who asked has noticed, and says so to the master
+        with connection, suppress(OSError, Interrupted):  # the receiver notices too, and reports it to the master
             connection.settimeout(PATIENCE)
             nonce = secrets.token_bytes(NONCE)
             try:
-                said = self._asked(connection, nonce)
+                request = self._request(connection, nonce)
             finally:
                 self._asking.release()
-            if said is not None and self._free.acquire(blocking=False):
+            if request is not None and self._free.acquire(blocking=False):
                 try:
-                    self._give(connection, nonce, said)
+                    self._give(connection, nonce, request)
                 finally:
                     self._free.release()
 
-    def _asked(self, connection: socket.socket, nonce: bytes) -> dict[str, Any] | None:
-        """None where who asks does not know the key."""
+    def _request(self, connection: socket.socket, nonce: bytes) -> dict[str, Any] | None:
+        """The receiver's request; None if the receiver does not know the key."""
         connection.sendall(nonce)
-        asked = _line(connection)
-        said = {name: asked.get(name) for name in ASKED}
-        return said if _is_right(self.key, nonce, said, asked.get("mac")) else None
+        line = _line(connection)
+        request = {name: line.get(name) for name in REQUEST}
+        return request if _is_right(self.key, nonce, request, line.get("mac")) else None
 
-    def _give(self, connection: socket.socket, nonce: bytes, said: dict[str, Any]) -> None:
+    def _give(self, connection: socket.socket, nonce: bytes, request: dict[str, Any]) -> None:
         try:
             with arena.opened(self._path) as memory:
-                self._send(connection, memory, nonce, said)
+                self._send(connection, memory, nonce, request)
         except Unusable as error:
-            _say(connection, {"error": str(error)})
+            _send_line(connection, {"error": str(error)})
 
-    def _send(self, connection: socket.socket, memory: Arena, nonce: bytes, said: dict[str, Any]) -> None:
-        rank, step = said["rank"], said["step"]
-        version = step, said["generation"]
-        place = memory.find(rank, version, bool(said["sharded"]))
+    def _send(self, connection: socket.socket, memory: Arena, nonce: bytes, request: dict[str, Any]) -> None:
+        rank, step = request["rank"], request["step"]
+        version = step, request["generation"]
+        place = memory.find(rank, version, bool(request["sharded"]))
         if place is not None and place.head is not None and place.head.kind == SHARDED:
             give(memory.fd, place.head, GIVEN_FOR + place.head.length / SLOWEST)
             place = memory.find(rank, version, sharded=True)
         if place is None or place.head is None:
-            _say(connection, {"error": f"there is no whole copy of step {step} for rank {rank} any more"})
+            _send_line(connection, {"error": f"the checkpoint of step {step} for rank {rank} is no longer in memory"})
             return
         head = list(place.head)
-        _say(connection, {"head": head, "mac": _mac(self.key, str(said["nonce"]).encode(), head)})
-        seal = Seal(self.key, nonce + str(said["nonce"]).encode(), memory.fd, place.payload)
+        _send_line(connection, {"head": head, "mac": _mac(self.key, str(request["nonce"]).encode(), head)})
+        seal = Seal(self.key, nonce + str(request["nonce"]).encode(), memory.fd, place.payload)
         try:
             seal.reach(place.payload + place.head.length)
             with open(memory.fd, "rb", buffering=0, closefd=False) as file:
@@ -183,9 +185,9 @@ def _listener(address: str) -> socket.socket:
     return found
 
 
-# -- taking -----------------------------------------------------------------------------------------------------------
+# -- receiving --------------------------------------------------------------------------------------------------------
 class Taking:
-    """One order to take copies over. After `stop` nothing more is written."""
+    """One order to fetch checkpoints. After `stop` nothing more is written."""
 
     def __init__(self, path: Path, order: Fetch, nproc: int) -> None:
         self._path, self._order, self._nproc = path, order, nproc
@@ -198,14 +200,14 @@ class Taking:
             self._stopped = True
 
     def run(self) -> Fetched:
-        """In a thread of its own."""
+        """Fetches the checkpoints and returns the answer; to be called in a separate thread."""
         order, error = self._order, ""
         try:
             with arena.opened(self._path) as memory:
                 for wanted in order.wanted:
                     self._take(memory, wanted)
                 if not order.marked and not all(wanted.held for wanted in order.wanted):
-                    self._write(lambda: memory.keep(order.step))  # the others have it: it is not written over
+                    self._write(lambda: memory.keep(order.step))  # all ranks have it: protected from overwriting
         except (OSError, Unusable, Interrupted) as wrong:
             error = str(wrong) or type(wrong).__name__
         return Fetched(order.order, order.generation, order.step, time.monotonic() - self._began, error)
@@ -215,9 +217,9 @@ class Taking:
         kind = SHARDED if order.sharded else MARKED if order.marked else REPLICATED
         division = memory.division() if wanted.held else memory.divide(kind, self._nproc)
         if division is None or division.kind != kind:
-            raise Unusable("the memory for checkpoints is not divided for such copies yet")
+            raise Unusable("the memory for checkpoints has no slots for such a checkpoint yet")
         if order.marked and memory.find(wanted.rank, self._version(), sharded=False) is not None:
-            return  # a master that does not know has asked again
+            return  # a master that did not know this has repeated the order
         place = memory.target(division, wanted.local_rank, wanted.held)
         try:
             self._copy(memory, place, division.size - PAGE, wanted)
@@ -226,9 +228,9 @@ class Taking:
 
     def _copy(self, memory: Arena, place: Place, room: int, wanted: Wanted) -> None:
         with socket.create_connection((wanted.address, wanted.port), timeout=self._left()) as connection:
-            head, nonces = self._asked(connection, wanted)
+            head, nonces = self._requested(connection, wanted)
             if head.length > room:
-                raise Unusable(f"a copy of {head.length} bytes does not fit into {room}")
+                raise Unusable(f"a checkpoint of {head.length} bytes does not fit into a slot of {room} bytes")
             sequence = self._write(lambda: memory.begin(place))
             seal = Seal(wanted.memory_key, nonces, memory.fd, place.payload)
             try:
@@ -238,27 +240,27 @@ class Taking:
                 raise
             made = seal.finish()
             if _exactly(connection, len(WHOLE)) != WHOLE:
-                raise Interrupted("its rank has begun to write another checkpoint in its place")
+                raise Interrupted("its rank has started to overwrite the checkpoint")
             if not hmac.compare_digest(made, _exactly(connection, SEAL)):
-                raise Interrupted("what came is not what the member has: somebody has changed it on the way")
+                raise Interrupted("the seal does not match: the data was changed on the way")
             self._write(lambda: memory.put(place, head._replace(sequence=sequence)))
 
-    def _asked(self, connection: socket.socket, wanted: Wanted) -> tuple[Head, bytes]:
-        """The head of what comes, and both nonces."""
+    def _requested(self, connection: socket.socket, wanted: Wanted) -> tuple[Head, bytes]:
+        """Requests the checkpoint; returns the head of the payload that follows, and both nonces."""
         order, own = self._order, secrets.token_hex(NONCE)
         nonce = _exactly(connection, NONCE)
         version = self._version()
-        said = dict(zip(ASKED, (VERSION, wanted.rank, *version, order.sharded, own), strict=True))
-        _say(connection, {**said, "mac": _mac(wanted.memory_key, nonce, said)})
+        request = dict(zip(REQUEST, (VERSION, wanted.rank, *version, order.sharded, own), strict=True))
+        _send_line(connection, {**request, "mac": _mac(wanted.memory_key, nonce, request)})
         answer = _line(connection)
         if "error" in answer:
             raise Interrupted(str(answer["error"])[:200])
         head = answer.get("head")
         if not _is_right(wanted.memory_key, own.encode(), head, answer.get("mac")):
-            raise Interrupted("who answers there is not the member that it should be")
+            raise Interrupted("the answer is not authentic: another process answers at this address")
         found = _head(head)
         if (found.step, found.generation) != version or (order.sharded and found.rank != wanted.rank):
-            raise Interrupted(f"it gave step {found.step} of rank {found.rank}")
+            raise Interrupted(f"it offered step {found.step} of rank {found.rank} instead")
         return found, nonce + own.encode()
 
     def _version(self) -> tuple[int, int]:
@@ -266,10 +268,10 @@ class Taking:
         return order.step, order.made_in.term << 32 | order.made_in.number
 
     def _fill(self, connection: socket.socket, memory: Arena, place: Place, length: int, seal: Seal) -> None:
-        """From the socket into a pipe and from there into the memory: none of it enters this process."""
+        """Splices from the socket through a pipe into the memory, so that no payload enters this process."""
         out, into = os.pipe()
         with open(out, "rb", buffering=0), open(into, "wb", buffering=0):
-            with suppress(OSError):  # a smaller one will do
+            with suppress(OSError):  # a smaller pipe works too
                 fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIECE)
             at, end = place.payload, place.payload + length
             while at < end:
@@ -280,26 +282,26 @@ class Taking:
                 seal.reach(at)
 
     def _waited(self, connection: socket.socket, into: int, most: int) -> int:
-        """The bytes that are in the pipe now."""
+        """Moves up to `most` bytes from the socket into the pipe; returns their number."""
         readable, _, _ = select.select([connection], [], [], self._left())
         if not readable:
-            raise Interrupted("the other side does not go on")
+            raise Interrupted("the other side has stopped sending")
         count = os.splice(connection.fileno(), into, most)
         if not count:
-            raise Interrupted("the connection has ended before the copy was there")
+            raise Interrupted("the connection ended before the checkpoint was complete")
         return count
 
     def _write(self, do: Any) -> Any:
         with self._writing:
             if self._stopped:
-                raise Interrupted("it was not waited for any more")
+                raise Interrupted("the transfer was cancelled")
             return do()
 
     def _left(self) -> float:
-        """Seconds for the next wait."""
+        """Seconds for the next wait. Raises Interrupted if the whole transfer has timed out."""
         left = self._began + self._order.seconds - time.monotonic()
         if left <= 0:
-            raise Interrupted(f"it was not there within {self._order.seconds:g} s")
+            raise Interrupted(f"the transfer was not complete within {self._order.seconds:g} s")
         return min(left, PATIENCE)
 
 
@@ -308,7 +310,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     while len(found) < count:
         piece = connection.recv(count - len(found))
         if not piece:
-            raise Interrupted("the connection has ended too early")
+            raise Interrupted("the connection ended too early")
         found += piece
     return found
 
@@ -316,4 +318,4 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 def _head(values: object) -> Head:
     if isinstance(values, list) and len(values) == len(Head._fields) and all(isinstance(v, int) for v in values):
         return Head(*values)
-    raise Interrupted("it gave no head of a checkpoint")
+    raise Interrupted("it sent an invalid head of a checkpoint")

@@ -1,4 +1,4 @@
-"""What the sidecar does with the memory in which this member keeps checkpoints."""
+"""The sidecar's operations on this member's in-memory checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Checkpoints:
         self.port, self.key = self._giver.port, self._giver.key
 
     def copies(self) -> tuple[Copy, ...]:
-        """Those that are whole now."""
+        """The checkpoints that are complete now."""
         return arena.copies(self._path)
 
     def keep(self, step: int) -> None:
@@ -32,7 +32,7 @@ class Checkpoints:
         return await asyncio.to_thread(self._taking.run)
 
     def stop(self) -> None:
-        """From now on nothing is written."""
+        """Cancels the transfer in progress, so that nothing more is written."""
         if self._taking is not None:
             self._taking.stop()
 

@@ -1,9 +1,8 @@
-"""The seal of a copy. It says that the bytes are those which the giver has in its memory, whoever sits on the network
-between.
+"""The seal of a transferred checkpoint proves that the bytes are those in the sender's memory.
 
-Poly1305 under a key that is used once: HMAC-SHA256 of the giver's key over both sides' nonces. It costs a quarter of
-what SHA-256 does, and a copy has to keep up with the network. A thread of its own follows the bytes as they come, in
-pieces of 128 KiB, so that sealing and moving go on side by side.
+It is Poly1305 under a one-time key: HMAC-SHA256 of the sender's key over both sides' nonces. That costs a quarter of
+SHA-256, so that it keeps up with the network. A separate thread reads the bytes as they arrive, in pieces of 128 KiB,
+so that sealing and transfer run in parallel.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Final
 
 PIECE: Final = 1 << 17
 LENGTH: Final = 16
-"""Bytes of a seal."""
+"""Length of a seal in bytes."""
 
 
 class Seal:
-    """Over what stands in a file from `start` on, as far as `reach` was told that it is there."""
+    """The seal over a file's bytes from `start` up to the last `reach`."""
 
     def __init__(self, key: str, nonces: bytes, fd: int, start: int) -> None:
-        # late: it takes 7 MB, and most members have no memory for checkpoints
+        # imported late: it takes 7 MB, and most members have no memory for checkpoints
         from cryptography.hazmat.primitives.poly1305 import Poly1305
 
         self._sum = Poly1305(hmac.new(key.encode(), b"payload" + nonces, hashlib.sha256).digest())
@@ -38,12 +37,12 @@ class Seal:
             self._moved.notify()
 
     def finish(self) -> bytes:
-        """Waits until all of it is read. Call it, or `close`, once."""
+        """Waits until all bytes have been read, and returns the seal. Call either this or `close`, once."""
         self.close()
         return self._sum.finalize()
 
     def close(self) -> None:
-        """Returns when the file is not read any more."""
+        """Returns when the thread has stopped reading the file."""
         with self._moved:
             self._is_whole = True
             self._moved.notify()
@@ -54,12 +53,12 @@ class Seal:
         while (count := self._awaited()) > 0:
             read = os.preadv(self._fd, [memoryview(buffer)[:count]], self._at)
             if not read:
-                return  # the file has become shorter: the seal will not fit
+                return  # the file has become shorter: the seal will not match
             self._sum.update(memoryview(buffer)[:read])
             self._at += read
 
     def _awaited(self) -> int:
-        """Bytes that are there and were not read; 0 where no more will come."""
+        """Number of bytes that can be read now, at most `PIECE`; 0 if no more will come."""
         with self._moved:
             self._moved.wait_for(lambda: self._end > self._at or self._is_whole)
             return min(PIECE, self._end - self._at)

@@ -1,5 +1,4 @@
-"""Does what the core wants. Each action is one line or one call; what fails is raised, and the pump makes it an
-event."""
+"""Performs the core's actions, each by one line or one call; the pump turns exceptions into events."""
 
 from __future__ import annotations
 
@@ -66,14 +65,14 @@ from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Hello
 
 FINISHING = "finishing"
-"""A file that tells the local node that this member's trainer ends because it was told to, whatever its code is."""
+"""A file that shows the local node that this member's trainer ends on order, whatever its exit code."""
 
 log = logging.getLogger("sidecar")
 
 
 @dataclass(slots=True)
 class SidecarEffects:
-    """The outside of one member."""
+    """Connects one member's core to its sockets, files and processes."""
 
     volume: str
     put: Callable[[Event], None]
@@ -88,9 +87,9 @@ class SidecarEffects:
     trainers: Trainers
     checkpoints: Checkpoints
     token: Callable[[], str]
-    """As it reads now: a cluster's tokens are replaced before they expire."""
+    """Reads the current token: a cluster replaces tokens before they expire."""
     gpus: tuple[str, ...] = ()
-    """CUDA_VISIBLE_DEVICES by rank index, where local members share the machine's GPUs."""
+    """CUDA_VISIBLE_DEVICES by rank index, if local members share the machine's GPUs; otherwise empty."""
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
         match action:
@@ -112,9 +111,9 @@ class SidecarEffects:
             case AnswerHere(order, body):
                 self.askers.answer(order, body)
             case SaveWorkersState(connection, order, seconds, last, generation, signal=signal):
-                wanted = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
-                wanted |= {"signal": signal} if signal else {}
-                self.hooks.tell(connection, {"do": "save_state", **wanted})
+                line = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
+                line |= {"signal": signal} if signal else {}
+                self.hooks.tell(connection, {"do": "save_state", **line})
             case KeepWord(kept, trainer):
                 self.put(WordKept(alone_word.keep(Path(self.volume), kept, trainer)))
             case RunAlone(connection, _, reason):
@@ -174,7 +173,7 @@ class SidecarEffects:
             announce(log, "ProcessesKilled", action.reason, detail={"pids": str(killed)})
 
     def enrich(self, event: Event) -> list[Event]:
-        """What the pages say at the moment a process has ended belongs to what is told of it."""
+        """Adds the progress pages' content at the time of an end to the event that reports it."""
         match event:
             case WorkerExited(generation, exit):
                 progress = self.pages.read_rank(generation, exit.local_rank)
@@ -187,7 +186,7 @@ class SidecarEffects:
 
 
 def start_line(start: Start, volume: str, gpus: tuple[str, ...] = ()) -> Line:
-    """The order to start worker processes, as agent.sock knows it."""
+    """The line on agent.sock that orders to start worker processes."""
     ranks = [{"local_rank": rank, "env": environment.of_rank(start, rank, volume)} for rank in range(start.nproc)]
     return {
         "do": "start",

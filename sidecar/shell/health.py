@@ -1,4 +1,4 @@
-"""/healthz and /metrics of a sidecar, where a port is set."""
+"""Serves /healthz and /metrics of a sidecar if a port is set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def start(port: int, pump: Pump[State, Event, Action]) -> HttpServer:
 
 
 def metrics_text(state: State) -> str:
-    """In the words of Prometheus."""
+    """The metrics in Prometheus' text format."""
     ranks = state.work.ranks if state.work else ()
     values = {
         "outrider_sidecar_linked": int(state.link.welcomed),

@@ -1,7 +1,7 @@
-"""agent.sock: where the template or launcher of this member connects, announces itself, tells and is told.
+"""Serves agent.sock, at which this member's template or launcher announces itself, reports, and gets orders.
 
-The hooks' side reconnects for ever, so nothing here is worth saving a connection for: what makes no sense closes it,
-with a line that says why. A stranger's connection costs a descriptor for some seconds and nothing else.
+The hooks always reconnect, so an invalid line closes its connection, with a log line that says why. A connection of any
+other process costs a descriptor for some seconds and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32
 COLLECT_SECONDS = 5.0
 REHEARSAL_SECONDS = 130.0
-"""A rehearsal ends itself after 120 s (`training_hooks.template.rehearsal`)."""
+"""Time-out of a rehearsal in seconds; it ends itself after 120 s (`training_hooks.template.rehearsal`)."""
 
 log = logging.getLogger("hooks")
 
@@ -36,13 +36,12 @@ class _Hook:
     name: str
     line: LineConnection
     pid: int = 0
-    """0: it has not announced itself."""
+    """Pid of the announced process; 0: it has not announced itself yet."""
     timer: asyncio.TimerHandle | None = None
 
 
 class HooksLink:
-    """`put` gets the events; `enrich` may add to one what only the shell can know (the step of a process that
-    ended)."""
+    """`put` receives the events; `enrich` may add what only the shell knows (the step of a process that ended)."""
 
     def __init__(
         self, folder: Path, grace: float, put: Callable[[Event], None], enrich: Callable[[Event], list[Event]]
@@ -50,7 +49,7 @@ class HooksLink:
         self._path = folder / "agent.sock"
         checked_path(self._path)
         self.found_a_socket = self._path.is_socket()
-        """An earlier sidecar served this folder."""
+        """Whether an earlier sidecar served this folder."""
         self._grace = grace
         self._put = put
         self._enrich = enrich
@@ -64,18 +63,18 @@ class HooksLink:
         loop = asyncio.get_running_loop()
         listening = listening_socket(self._path, 0o666)
         self._server = await loop.create_unix_server(
-            lambda: LineConnection(self._opened, self._said, self._closed), sock=listening
+            lambda: LineConnection(self._opened, self._received, self._closed), sock=listening
         )
 
     def close(self) -> None:
-        """The socket stays in its folder: that is how the next sidecar knows that there was one."""
+        """Closes all connections. The socket's file stays, by which the next sidecar knows that there was one."""
         if self._server is not None:
             self._server.close()
         for hook in list(self._hooks.values()):
             hook.line.close()
 
     def tell(self, connection: str, line: Line) -> None:
-        """ConnectionError where that connection is closed."""
+        """Sends a line. Raises ConnectionError if the connection is closed."""
         hook = self._hooks.get(connection)
         if hook is None:
             raise ConnectionError(f"connection {connection} is closed")
@@ -87,7 +86,7 @@ class HooksLink:
             self._refuse(hook, reason)
 
     def collect(self, connection: str, order: int, what: str) -> None:
-        """Asks; Collected comes, with an error in its body where nobody answers in time."""
+        """Requests diagnostics; Collected comes, with an error in its body if no answer comes in time."""
         self.tell(connection, {"do": "collect", "order": order, "what": what})
         loop = asyncio.get_running_loop()
         seconds = REHEARSAL_SECONDS if what == REHEARSAL else COLLECT_SECONDS
@@ -96,7 +95,7 @@ class HooksLink:
 
     def _collected(self, event: Collected) -> None:
         timer = self._collecting.pop(event.order, None)
-        if timer is not None:  # a late or repeated answer has been answered for
+        if timer is not None:  # otherwise late or repeated: Collected has been put already
             timer.cancel()
             self._put(event)
 
@@ -106,18 +105,19 @@ class HooksLink:
         hook = _Hook(str(self._counter), line)
         self._hooks[hook.name] = self._by_line[line] = hook
         if len(self._hooks) > MOST_CONNECTIONS:
-            self._refuse(hook, f"there are {MOST_CONNECTIONS} connections already")
+            self._refuse(hook, f"too many connections: at most {MOST_CONNECTIONS} are allowed")
             return
         loop = asyncio.get_running_loop()
-        hook.timer = loop.call_later(FIRST_LINE_SECONDS, line.close, "nothing was announced in time")
+        no_announcement = f"no announcement came within {FIRST_LINE_SECONDS:g} s"
+        hook.timer = loop.call_later(FIRST_LINE_SECONDS, line.close, no_announcement)
 
-    def _said(self, connection: LineConnection, line: Line) -> None:
+    def _received(self, connection: LineConnection, line: Line) -> None:
         hook = self._by_line[connection]
         try:
             if not hook.pid:
                 self._announced(hook, line)
             else:
-                self._told(line)
+                self._reported(line)
         except (BadLine, Wrong) as error:
             self._refuse(hook, str(error))
 
@@ -129,7 +129,7 @@ class HooksLink:
         hook.line.send({"outrider": hooks_protocol.VERSION})
         self._put(event)
 
-    def _told(self, line: Line) -> None:
+    def _reported(self, line: Line) -> None:
         event = hooks_protocol.event(line, time.monotonic(), self._grace)
         if isinstance(event, Collected):
             self._collected(event)
@@ -143,7 +143,7 @@ class HooksLink:
         try:
             hook.line.send({"refused": reason})
         except ConnectionError:
-            pass  # it is gone already
+            pass  # the process is gone already
         hook.line.close(reason)
 
     def _closed(self, line: LineConnection, wrong: str) -> None:

@@ -1,6 +1,6 @@
-"""The words of agent.sock, read. A line of the hooks' side becomes an event, or is refused with what was wrong with it.
+"""Parses the lines of agent.sock: each becomes an event, or is refused with the error.
 
-Whatever process finds the socket may write to it, so a line is data of strangers until it has passed here.
+Any process that finds the socket may write to it, so a line is untrusted until it has passed here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERSION = 1
 LARGEST_NUMBER = 1 << 62
 MOST_RANKS = 1024
 TIMES = ("compute", "cpu", "elapsed", "held_up")
-"""Of a node check, in seconds."""
+"""Fields of a node check with times in seconds."""
 MOST_PEERS = 4
 MOST_GROUPS = 100
 MOST_NAMES = 1000
@@ -49,11 +49,11 @@ Line = dict[str, Any]
 
 
 class BadLine(Exception):
-    """An announcement that cannot be of hooks that this sidecar serves; the sentence says why."""
+    """The announcement is not valid for this sidecar; the message says why."""
 
 
 def _seconds(value: object) -> float | None:
-    """None: no clock can have shown that."""
+    """The time in seconds; None if it is impossible (negative, above `LONGEST` or not a number)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value <= LONGEST else None
@@ -72,7 +72,7 @@ def _map(value: object) -> Line:
 
 
 def _few(value: object) -> Line:
-    """A map whose names are the user's."""
+    """A map with names chosen by the user, of limited size."""
     found = _map(value)
     if len(found) > MOST_GROUPS:
         raise Wrong(f"a map of {len(found)}", f"a map of at most {MOST_GROUPS}")
@@ -103,13 +103,16 @@ _messages = {
 
 
 def announcement(line: Line, connection: str, peer_pid: int) -> HookConnected:
-    """The first line of a connection. Its pid must be the one that the kernel names."""
+    """Parses the first line of a connection, whose pid must be the one that the kernel reports.
+
+    Raises BadLine or Wrong.
+    """
     version = entry(line, "outrider", _pid)
     if version > VERSION:
-        raise BadLine(f"version {version} of the hooks is newer than this sidecar, which speaks version {VERSION}")
+        raise BadLine(f"the hooks speak version {version}, but this sidecar supports versions up to {VERSION}")
     pid = entry(line, "pid", _pid)
     if pid != peer_pid:
-        raise BadLine(f"pid {pid} was announced by the process with pid {peer_pid}")
+        raise BadLine(f"the process with pid {peer_pid} announced pid {pid}")
     return HookConnected(
         connection=connection,
         what=entry(line, "what", _what),
@@ -125,8 +128,8 @@ def announcement(line: Line, connection: str, peer_pid: int) -> HookConnected:
 
 
 def event(line: Line, now: float, grace: float) -> Event | None:
-    """Any later line; None for a word that a newer hooks' side may know and this sidecar does not. `grace`: the
-    seconds a member has that is told to go."""
+    """Parses any later line; None for an event that only newer hooks know. `grace`: seconds that a member has to end
+    after SIGTERM."""
     match entry(line, "event", text()):
         case "started":
             return WorkersStarted(_of(line), entry(line, "pids", _pids))
@@ -151,8 +154,8 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return _data(line)
         case "offers":
             return HookSaid(StateOffered(_of(line), entry(line, "names", _names, ())))
-        case "pattern_dropped" | "state_saved" | "remembered" as word:
-            return HookSaid(_messages[word](line))
+        case "pattern_dropped" | "state_saved" | "remembered" as name:
+            return HookSaid(_messages[name](line))
         case "terminating":
             return TerminationAsked(entry(line, "reason", _text, ""), grace)
     return None
@@ -164,7 +167,7 @@ def _of(line: Line) -> Generation:
 
 
 def _saved(line: Line) -> Saved:
-    entry(line, "local_rank", _number)  # which the master does not ask for
+    entry(line, "local_rank", _number)  # checked only: the master does not need it
     return Saved(
         generation=_of(line),
         path=entry(line, "path", _text, ""),
@@ -176,14 +179,14 @@ def _saved(line: Line) -> Saved:
 
 
 def _checked(line: Line) -> Checked:
-    """Times that no clock can have shown are a result of their own: the connection need not be closed for them."""
+    """Parses a node check; impossible times give the result "absurd" instead of closing the connection."""
     order, number = entry(line, "order", _number), entry(line, "round", _number)
     peers = entry(line, "peers", _peers, ())
     times = [_seconds(line.get(name, 0.0)) for name in TIMES]
     of_peers = [_seconds(peer.get("seconds", 0.0)) for peer in peers]
     if None in times or None in of_peers:
-        said = repr({name: line.get(name) for name in (*TIMES, "peers")})[:80]
-        return Checked(order, number, "absurd", f"the probe's times cannot be: {said}")
+        shown = repr({name: line.get(name) for name in (*TIMES, "peers")})[:80]
+        return Checked(order, number, "absurd", f"the probe reported impossible times: {shown}")
     compute, cpu, elapsed, held_up = (each or 0.0 for each in times)
     found = [PeerCheck(MemberId(entry(p, "member", _text, "")), s or 0.0, entry(p, "error", _text, ""))
              for p, s in zip(peers, of_peers, strict=True)]  # fmt: skip
@@ -209,14 +212,15 @@ def _groups(value: object) -> tuple[Group, ...]:
 
 
 def _data(line: Line) -> DataTold | None:
-    """None for a word that newer hooks may know."""
+    """Parses a report about data; None for a kind that only newer hooks know."""
     word = entry(line, "word", _text, "")
     if word not in DATA_KINDS:
         return None
     detail = entry(line, "detail", lambda value: {name: entry(value, name, _number) for name in _few(value)}, {})
     rank, sentence = entry(line, "rank", _number), entry(line, "sentence", _message, "")
-    said = DataSaid(_of(line), rank, word, sentence, entry(line, "warning", flag, False), detail.get("samples", 0))
-    return DataTold(said, entry(line, "local_rank", _number), tuple((name, str(detail[name])) for name in detail))
+    is_warning, samples = entry(line, "warning", flag, False), detail.get("samples", 0)
+    report = DataSaid(_of(line), rank, word, sentence, is_warning, samples)
+    return DataTold(report, entry(line, "local_rank", _number), tuple((name, str(detail[name])) for name in detail))
 
 
 def _exit(line: Line, now: float) -> WorkerExit:
@@ -243,11 +247,11 @@ def _error(value: object) -> Line:
 
 
 def _moment(line: Line, now: float) -> float:
-    """By time.monotonic(), which is one clock in a pod: nothing was later than now."""
+    """The line's time by time.monotonic(), which all processes of a pod share; never later than now."""
     at = line.get("at", now)
     return float(at) if isinstance(at, int | float) and 0 <= at <= now else now
 
 
 def _tail(traceback: object) -> str:
-    """The end of a long traceback says more than its beginning."""
+    """The end of a long traceback, which is more useful than its beginning."""
     return traceback[-TRACEBACK_CHARACTERS:] if isinstance(traceback, str) else ""

@@ -1,4 +1,4 @@
-"""The DEALER socket to the master: bytes in, events out."""
+"""The DEALER socket to the master: turns received bytes into events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("master")
 
 
 class MasterLink:
-    """What cannot be read is logged and dropped: a newer master's word must not end an older sidecar."""
+    """Unreadable messages are logged and dropped: a newer master's message must not end an older sidecar."""
 
     def __init__(self, endpoint: str, master_key: str, put: Callable[[Event], None]) -> None:
         self._put = put
@@ -31,14 +31,14 @@ class MasterLink:
         self._dealer.connect(endpoint)
 
     def send(self, message: FromSidecar) -> None:
-        """Unreachable where there is no link."""
+        """Sends a message. Raises Unreachable if the link is down."""
         self._dealer.send(encode(message))
 
     def drain(self) -> int:
         return self._dealer.drain()
 
     def close(self) -> None:
-        """What was said last is given a moment to leave."""
+        """Closes the socket, after up to 0.5 s for the last messages to be sent."""
         self._dealer.close(linger_milliseconds=500)
         self._context.term()
 
@@ -46,6 +46,6 @@ class MasterLink:
         try:
             message = decode_from_master(payload)
         except BadMessage as error:
-            log.warning("a message of the master was dropped: %s", error)
+            log.warning("ignored an unreadable message from the master: %s", error)
             return
         self._put(MasterSaid(message))

@@ -1,10 +1,10 @@
-"""Can members reach each other? A datagram and its echo, from sidecar to sidecar.
+"""Probes whether members reach each other, by a datagram and its echo from sidecar to sidecar.
 
-It answers what the master cannot know from its own link: whether a silent member is gone, or only cut off from the
-master; and to a member itself, whether it is cut off. The answer comes from the same loop that does all the rest, so a
-frozen sidecar does not answer. An answer is as long as its question, and carries its nonce: nobody can use it to send
-more than they sent, or answer for another. A sidecar that ends as it was told to says so to those that asked it last,
-with the nonce of their question: its silence then alarms nobody.
+The probes show what the master cannot know from its own link: whether a silent member is gone, or only cut off from the
+master. They also show a member whether it is cut off itself. The answer comes from the sidecar's main loop, so a frozen
+sidecar does not answer. An answer is as long as its probe, so that it cannot be used for amplification, and carries the
+probe's nonce, so that no other process can forge it. A sidecar that ends on order announces that to those that probed
+it last, with their nonce, so that its silence raises no alarm.
 """
 
 from __future__ import annotations
@@ -24,40 +24,41 @@ QUESTION = b"outrider?"
 ANSWER = b"outrider!"
 FAREWELL = b"outrider."
 NONCE = 16
-"""Bytes; the last one is the number of the attempt, so that an echo that is late is not taken for one of the next."""
+"""Length of a nonce in bytes. The last byte is the number of the attempt, so that a late echo is matched to its own
+attempt."""
 ATTEMPTS = 3
 MOST_REMEMBERED = 64
-"""Askers, and places that were asked, each with the newest nonce."""
+"""Most remembered addresses that have probed, and that were probed; each has its newest nonce."""
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What came of one question, which was sent up to three times."""
+    """Result of one probe, which is sent up to three times."""
 
     came: bool
     round_trip: float = 0.0
-    """Seconds."""
+    """Round-trip time in seconds."""
     lost: int = 0
-    """Datagrams sent before the one that was answered; all of them where none was."""
+    """Number of datagrams sent before the answered one; all of them if none was answered."""
 
 
 class Probes(asyncio.DatagramProtocol):
-    """One UDP socket that answers and asks."""
+    """One UDP socket that probes and answers probes."""
 
     def __init__(self, on_farewell: Callable[[str, int], None]) -> None:
         self._on_farewell = on_farewell
         self._transport: asyncio.DatagramTransport | None = None
         self._waiting: dict[bytes, asyncio.Future[tuple[int, float]]] = {}
-        """By nonce: the attempt that was answered, and when."""
-        self._asked: dict[Address, bytes] = {}
+        """Futures by nonce; each gets the attempt that was answered, and when."""
+        self._probed: dict[Address, bytes] = {}
         self._askers: dict[Address, bytes] = {}
 
     @classmethod
     async def open(cls, address: str, memory: Path, on_farewell: Callable[[str, int], None]) -> Probes:
-        """On the port that `memory` names, where an earlier sidecar of this member had it: that is where others look
-        for it. Else on any free one, of all addresses where this is not one of this machine."""
+        """Opens the socket on the port stored in `memory`, which an earlier sidecar of this member used and where
+        others probe it. Otherwise on any free port; on all addresses, if `address` is not one of this machine."""
         loop = asyncio.get_running_loop()
         probes = cls(on_farewell)
         places = ((address, _remembered(memory)), (address, 0), (everywhere(address), 0))
@@ -68,7 +69,7 @@ class Probes(asyncio.DatagramProtocol):
             except OSError:
                 if place is places[-1]:
                     raise
-        with contextlib.suppress(OSError):  # the next sidecar has another port then, which its Hello says
+        with contextlib.suppress(OSError):  # the next sidecar then has another port, which its Hello reports
             memory.write_text(str(probes.port))
         return probes
 
@@ -78,11 +79,11 @@ class Probes(asyncio.DatagramProtocol):
         return int(self._transport.get_extra_info("sockname")[1])
 
     async def reach(self, address: str, port: int, seconds: float) -> Echo:
-        """Whether a sidecar answers there in time; asked a few times, because datagrams get lost."""
+        """Probes whether a sidecar answers in time; a few attempts, because datagrams get lost."""
         assert self._transport is not None
         nonce = secrets.token_bytes(NONCE - 1)
         answered = self._waiting[nonce] = asyncio.get_running_loop().create_future()
-        _remember(self._asked, (address, port), nonce)
+        _remember(self._probed, (address, port), nonce)
         sent: list[float] = []
         try:
             for attempt in range(ATTEMPTS):
@@ -112,18 +113,18 @@ class Probes(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str | object, int]) -> None:
         if len(data) != len(QUESTION) + NONCE or self._transport is None:
             return
-        word, nonce, sender = data[: len(QUESTION)], data[len(QUESTION) :], (str(addr[0]), addr[1])
-        asked, attempt = nonce[:-1], nonce[-1]
-        if word == QUESTION:
+        kind, nonce, sender = data[: len(QUESTION)], data[len(QUESTION) :], (str(addr[0]), addr[1])
+        probe, attempt = nonce[:-1], nonce[-1]
+        if kind == QUESTION:
             self._transport.sendto(ANSWER + nonce, addr)
             _remember(self._askers, sender, nonce)
-        elif word == ANSWER and attempt < ATTEMPTS and (waiting := self._waiting.get(asked)) and not waiting.done():
+        elif kind == ANSWER and attempt < ATTEMPTS and (waiting := self._waiting.get(probe)) and not waiting.done():
             waiting.set_result((attempt, time.monotonic()))
-        elif word == FAREWELL and self._asked.get(sender) == asked:
+        elif kind == FAREWELL and self._probed.get(sender) == probe:
             self._on_farewell(*sender)
 
     def error_received(self, exc: Exception) -> None:
-        """A refused datagram is no answer, and is noticed by its absence."""
+        """Does nothing: a refused datagram is noticed by the missing answer."""
 
 
 def _remember(memory: dict[Address, bytes], address: Address, nonce: bytes) -> None:
@@ -134,7 +135,7 @@ def _remember(memory: dict[Address, bytes], address: Address, nonce: bytes) -> N
 
 
 def _remembered(memory: Path) -> int:
-    """0 where there is no port to be read."""
+    """The stored port; 0 if there is none."""
     try:
         port = int(memory.read_text())
     except (OSError, ValueError):

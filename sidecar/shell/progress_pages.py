@@ -1,8 +1,8 @@
-"""Reads the progress pages: what each rank has done, without asking it anything.
+"""Reads the ranks' progress from their progress pages, without involving the ranks.
 
-A page is written by the worker process, whole only while its sequence number is even, and all of it the same when it is
-read twice: a step is written without the number. It is read with system calls rather than mapped: a reader can then
-neither harm the writer nor be harmed by a short file.
+The worker process writes its page. A read is consistent only if the sequence number is even and two reads give the same
+bytes, because a step is written without changing the number. Pages are read with system calls, not mapped, so that a
+reader can neither harm the writer nor be harmed by a short file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECENT = 15
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as it stood; moments in nanoseconds of time.monotonic_ns, 0 where there was none."""
+    """Content of one page; times are in nanoseconds of time.monotonic_ns, 0 if there is none."""
 
     generation: Generation
     pid: int
@@ -45,8 +45,10 @@ class Page:
 
 
 def whole(path: Path, length: int, at: int = 8) -> bytes | None:
-    """The first `length` bytes of a page, the part behind the sequence number at `at` whole; None where there is no
-    page, it is shorter, or it was being written at each try."""
+    """The first `length` bytes of a page, consistent from the sequence number at `at` on.
+
+    None if the page does not exist, is shorter, or was being written at each try.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -66,7 +68,7 @@ def whole(path: Path, length: int, at: int = 8) -> bytes | None:
 
 
 def read_page(path: Path) -> Page | None:
-    """None where there is none that is whole, or it is not one of this version."""
+    """The page; None if no consistent one can be read, or it has another version."""
     raw = whole(path, WORDS.size)
     return None if raw is None else _parsed(raw)
 
@@ -76,7 +78,7 @@ def _parsed(raw: bytes) -> Page | None:
     if raw[:4] != layout.MAGIC or words[0] >> 32 != layout.VERSION:
         return None
     phase, behind = words[layout.PHASE] & 0xFFFFFFFF, words[layout.BEHIND]
-    if phase == layout.CHECKPOINT and behind:  # all is saved, and the script may save more
+    if phase == layout.CHECKPOINT and behind:  # the save is done: the phase behind it counts
         phase = behind - 1
     return Page(
         generation=Generation(words[layout.TERM], words[layout.NUMBER]),
@@ -110,7 +112,7 @@ class PageReader:
         self._recent: dict[int, _Recent] = {}
 
     def read(self, generation: Generation) -> tuple[RankProgress, ...]:
-        """The ranks of this generation by local rank; those that have no page yet are left out."""
+        """Progress of this generation's ranks in the order of local ranks, without those that have no page yet."""
         found = (self.read_rank(generation, rank) for rank in self._local_ranks())
         return tuple(progress for progress in found if progress is not None)
 

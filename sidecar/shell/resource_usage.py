@@ -1,7 +1,7 @@
-"""CPU, memory and GPUs of the trainer's processes, from /proc.
+"""Samples CPU, memory and GPUs of the trainer's processes from /proc.
 
-Walks from the trainer down by the kernel's own list of children, once a second: a scan of all of /proc costs 3 ms on a
-busy node, this 30 µs a process. A process that the sidecar may not look into counts nothing.
+Once a second it walks down from the trainer by the kernel's lists of children, which costs 30 µs a process; a scan of
+all of /proc costs 3 ms on a busy node. A process that the sidecar may not read is not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_PROCESSES = 4096
 
 
 class UsageSampler:
-    """Each sample says what was used since the one before."""
+    """Measures CPU use since the last sample, and present memory and GPUs."""
 
     def __init__(self) -> None:
         self._ticks: dict[int, int] = {}
@@ -55,7 +55,7 @@ class UsageSampler:
 
 
 def _tree(roots: Iterable[int]) -> set[int]:
-    """The processes and what they forked, as far as the kernel lists children by thread."""
+    """The processes and their descendants, as far as their main threads forked them."""
     found: set[int] = set()
     waiting = list(roots)
     while waiting and len(found) < MOST_PROCESSES:
@@ -72,13 +72,13 @@ def _tree(roots: Iterable[int]) -> set[int]:
 
 
 def _gpus(pids: Iterable[int]) -> int:
-    """How many GPUs the processes hold open."""
+    """Number of GPUs that the processes have open."""
     held: set[str] = set()
     for pid in pids:
         folder = PROC / str(pid) / "fd"
         try:
             names = [os.readlink(folder / name) for name in os.listdir(folder)]
         except OSError:
-            continue  # it ended, or belongs to a user whose files we may not see
+            continue  # it ended, or belongs to a user whose descriptors we may not list
         held.update(name for name in names if GPU.fullmatch(name))
     return len(held)

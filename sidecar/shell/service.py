@@ -1,4 +1,4 @@
-"""Puts a sidecar together: settings, links, the pump around the core, and an orderly end."""
+"""Assembles a sidecar: settings, links, the pump around the core, and an orderly end."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from outrider.runtime.http import HttpServer
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""One for each start of a kernel: the same in all containers on it, whatever their nodes are called."""
+"""The kernel's boot id, the same in all containers on that kernel, whatever their nodes are called."""
 WRONG_SETTING = 2
-"""Exit code where the start was stopped by what the environment says: starting again would not help."""
+"""Exit code for an invalid setting in the environment, which a restart would not fix."""
 JOURNAL_BYTES = 4 << 20
-"""Of its file, which shares the pod's 16 MiB with hooks, pages and sockets."""
+"""Most bytes of the journal's file, which shares the pod's 16 MiB with hooks, pages and sockets."""
 OVER = "sidecar-is-over"
-"""In its folder, its exit code inside: it has meant to end, and `outrider-sidecar` starts no other."""
+"""File with the exit code of a sidecar that ended on purpose, so that `outrider-sidecar` does not restart it."""
 
 log = logging.getLogger("sidecar")
 
@@ -133,7 +133,7 @@ async def serve(settings: Settings) -> int:
     health = await _serve_health(settings, pump)
     try:
         code = await pump.run(effects)
-        if not state.alone.is_final:  # its container may be started again, and its command with it
+        if not state.alone.is_final:  # otherwise the trainer's container may be restarted, and needs a sidecar again
             _note_end(settings.folder, code)
         return code
     finally:
@@ -148,8 +148,8 @@ async def serve(settings: Settings) -> int:
 
 
 def _note_end(folder: Path, code: int) -> None:
-    """While SIGTERM is still listened to: one that comes later can end this process with 143, and the container's code
-    is the one that is written here."""
+    """Writes the exit code for `outrider-sidecar` while SIGTERM is still handled: a later SIGTERM may end this process
+    with 143, but the container's exit code is the written one."""
     if code != CORE_FAILED:
         with contextlib.suppress(OSError):
             (folder / OVER).write_text(f"{code}\n")
@@ -190,7 +190,7 @@ def _machine() -> str:
 
 
 def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:
-    """The core knows what SIGTERM means; Ctrl-C is meant for the command, which says what is to be done."""
+    """Passes SIGTERM to the core, and ignores SIGINT: Ctrl-C is handled by the command that owns the job."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(SigtermReceived(settings.grace)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -201,6 +201,6 @@ def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]
 async def _serve_health(settings: Settings, pump: Pump[State, Event, Action]) -> HttpServer | None:
     if settings.http_port is None:
         return None
-    from outrider.sidecar.shell.health import start  # aiohttp is 10 MB: only who asks for it pays
+    from outrider.sidecar.shell.health import start  # imported only if needed: aiohttp takes 10 MB
 
     return await start(settings.http_port, pump)

@@ -1,4 +1,4 @@
-"""What a sidecar is told at its start, from its environment."""
+"""Reads a sidecar's settings from its environment."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ class Settings:
     member: MemberId
     role: Role
     rank_index: RankIndex | None
-    """None: a spare."""
+    """Rank index of the member; None: a spare."""
     uid: PodUid
     folder: Path
     nproc: int
     master: str
-    """`tcp://host:port`."""
+    """Endpoint of the master, `tcp://host:port`."""
     master_key: str
-    """CURVE public key, Z85."""
+    """CURVE public key of the master in Z85."""
     token: str
     address: str
     log: str
     platform: str
     lifeline: int | None
-    """A descriptor that reads end of file when the owner of the job is gone (local)."""
+    """Descriptor that reads end of file when the owner of the job is gone (local only)."""
     grace: float
     """Seconds between SIGTERM and SIGKILL of this member."""
     ends_as_trainer: bool
-    """With the trainer's exit code: a listing of pods shows the end of one container, and it may be this one."""
+    """Whether the sidecar ends with the trainer's exit code: a list of pods shows one container's, maybe this one's."""
     is_native: bool
-    """A native sidecar: SIGTERM comes after the trainer's end (docs/adr/0026)."""
+    """Whether this is a native sidecar, which gets SIGTERM after the trainer's end (docs/adr/0026)."""
     http_port: int | None
     token_file: Path
     alone_after: float | None
-    """Seconds without a word of any master after which the command runs as without us; None: never."""
+    """Seconds without any message of a master after which the command runs as without Outrider; None: never."""
     done_after: float
-    """Seconds that a member whose worker processes have all ended with 0 waits for a master to tell it to finish."""
+    """Seconds that a member whose worker processes have all ended with 0 waits for a master's Finish."""
     gpus: tuple[str, ...]
-    """CUDA_VISIBLE_DEVICES by rank index, where local members share the GPUs of their machine."""
+    """CUDA_VISIBLE_DEVICES by rank index, if local members share the GPUs of their machine; otherwise empty."""
 
     def token_now(self) -> str:
-        """The token as its file says it now; as it was at the start where that cannot be read."""
+        """The token that the file contains now; the one from the start if the file cannot be read."""
         try:
             return self.token_file.read_text(encoding="utf-8").strip() or self.token
         except (OSError, UnicodeDecodeError):
@@ -53,7 +53,7 @@ class Settings:
 
 
 def read(environment: Environment) -> Settings:
-    """Raises WrongSetting, which names the variable and says what it may be."""
+    """Reads the settings. Raises WrongSetting, which names the variable and its allowed values."""
     rank_index = environment.optional_integer("OUTRIDER_RANK_INDEX")
     return Settings(
         job=JobName(environment.text("OUTRIDER_JOB", what="the job's name")),
@@ -82,7 +82,7 @@ def read(environment: Environment) -> Settings:
 
 
 def _gpus(environment: Environment) -> tuple[str, ...]:
-    """A pod has the GPUs that its own container was given."""
+    """The shares of local members; empty in a pod, whose container has its own GPUs."""
     if environment.choice("OUTRIDER_PLATFORM", ("local", "kubernetes"), "local") != "local":
         return ()
     value = environment.text("OUTRIDER_GPUS", "")

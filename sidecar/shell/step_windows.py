@@ -1,7 +1,8 @@
-"""Reads the windows of steps that the hooks put on the progress pages. They say what each rank was busy with by itself.
+"""Reads the windows of steps on the progress pages, which show each rank's own busy time.
 
-A window is handed on once, as it appears. A page is written by the user's process, so nothing in it is believed. Times
-that can be none are handed on too, because the master says whose they are; only what no message can carry is no window.
+Each window is passed on once, unchanged. The user's process writes the page, so its content is not trusted. Impossible
+times are passed on too, so that the master can report whose they are; only values that do not fit a message are
+dropped.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from training_hooks.abi import progress_page as layout
 from training_hooks.abi import rank_files
 
 WORDS = struct.Struct(f"<{layout.WINDOW + 1 + layout.WINDOW_NUMBERS}Q")
-"""The page to the end of its window."""
+"""Layout of the page up to the end of its window."""
 SOURCES = {1: "recorder and cpu", 2: "recorder", 3: "cpu", 4: "none"}
 MOST_STEPS = 1 << 62
 
 
 class WindowReader:
-    """Remembers which window of each rank it has handed on."""
+    """Remembers which window of each rank it has passed on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = Path(rank_files.page_folder(str(folder)))
         self._seen: dict[int, tuple[int, int]] = {}
 
     def read(self, generation: Generation, local_ranks: tuple[int, ...]) -> tuple[OwnTime, ...]:
-        """The new ones of these ranks of this generation."""
+        """The new windows of these ranks of this generation."""
         found = (self._read(generation, rank) for rank in local_ranks)
         return tuple(window for window in found if window is not None)
 

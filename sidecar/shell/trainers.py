@@ -1,9 +1,9 @@
-"""Watches the processes that announced themselves, and ends what belonged to one.
+"""Watches announced trainer processes for their end, and kills the processes that an ended one left.
 
-A pidfd tells the end of a process at once, whosever child it is; where none can be had (a kernel before 5.3, a seccomp
-profile that forbids them), a look each second does. What a dead trainer leaves behind (DataLoader workers
-live on for seconds) is found by the member's marker, the trainer's process group and an age below its own: so neither
-its successor, which has a group of its own, nor the shell it ran in is hit.
+A pidfd reports the end of any process at once. If none is available (a kernel before 5.3, or a seccomp profile that
+forbids them), the process is checked every second. Processes that a dead trainer leaves behind (DataLoader workers run
+on for seconds) are found by the member's marker, the trainer's process group, and a later start than its own. So
+neither its successor, which has its own group, nor the shell it ran in is killed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ LOOK_SECONDS = 1.0
 
 
 class Trainers:
-    """`on_end` is told a pid once."""
+    """`on_end` is called once with each ended pid."""
 
     def __init__(self, uid: PodUid, on_end: Callable[[int], None]) -> None:
         self._uid = uid
         self._on_end = on_end
         self._descriptors: dict[int, int] = {}
         self._looks: dict[int, asyncio.TimerHandle] = {}
-        """By pid, of those without a pidfd."""
+        """Timers of the periodic checks, by pid, of processes without a pidfd."""
         self._identity: dict[int, tuple[int, int]] = {}
-        """(process group, start time in ticks) by pid, also of those that ended."""
+        """Process group and start time in ticks by pid, also of ended processes."""
 
     def watch(self, pid: int) -> None:
         if pid in self._descriptors or pid in self._looks:
@@ -44,7 +44,7 @@ class Trainers:
         except ProcessLookupError:
             self._on_end(pid)
             return
-        except OSError:  # there are none here
+        except OSError:  # pidfds are not available here
             self._look(pid, start_time(pid))
         identity = _identity(pid)
         if identity is not None:
@@ -54,7 +54,7 @@ class Trainers:
             asyncio.get_running_loop().add_reader(descriptor, self._ended, pid)
 
     def _look(self, pid: int, started: int | None) -> None:
-        """Another start time is another process."""
+        """Checks the process, which is another one if its start time differs."""
         self._looks.pop(pid, None)
         if started is None or start_time(pid) != started:
             self._on_end(pid)
@@ -78,11 +78,11 @@ class Trainers:
         self._looks.clear()
 
     def sweep_all(self) -> list[int]:
-        """All of the member but this process and those that wait for it: the shell of its container is marked too."""
+        """Kills the member's processes except this one and its ancestors: the shell of its container is marked too."""
         return sweep(MARKER, self._uid, spare=ancestors(), seconds=SWEEP_SECONDS)
 
     def sweep_trainer(self, pid: int) -> list[int]:
-        """Kills the trainer and what it started; the pids that were signalled."""
+        """Kills the trainer and the processes it started; returns the pids that were signalled."""
         identity = self._identity.get(pid)
         if identity is None:
             return []

@@ -187,7 +187,7 @@ def ranks_say_where_they_are_and_which_has_not_come(job: ClusterJob) -> None:
     assert "no pods with the label outrider.dev/job=digits-of-nobody" in " ".join(nobody.stderr.split())
     job.kubectl("exec", first, "-c", "outrider-sidecar", "--", "rm", "/outrider/ask.sock")
     told = outrider(job, "stacks", "--pods-of", job.name).stderr
-    assert f"{first} did not answer: the sidecar does not take questions: No such file or directory" in told
+    assert f"{first} did not answer: the sidecar could not be reached: No such file or directory" in told
 
 
 def a_hung_rank_is_named_and_all_begin_again_in_place_and_once_more_and_its_pod_is_replaced(job: ClusterJob) -> None:

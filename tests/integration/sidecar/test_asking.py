@@ -76,9 +76,9 @@ async def test_where_nobody_can_answer_there_is_a_sentence_and_no_hang() -> None
     async with member() as (master, sidecar):
         await master.hears(Hello)
         told = await said(await begun(sidecar, "stacks"))
-        assert told == {"error": "there is no template or launcher to ask"}
+        assert told == {"error": "no template or launcher is connected to the sidecar"}
         told = await said(await begun(sidecar, "secrets"))
-        assert told == {"error": "'secrets' cannot be asked for: stacks or collectives"}
+        assert told == {"error": 'Unsupported value: "secrets": supported values: "stacks", "collectives"'}
 
         hook = await sidecar.hook()
         hook.say(template())
@@ -88,12 +88,12 @@ async def test_where_nobody_can_answer_there_is_a_sentence_and_no_hang() -> None
         assert await said(mute) == {"error": "no answer within 5 s"}
 
         os.kill(sidecar.pid, signal.SIGSTOP)
-        assert await said(await begun(sidecar, "stacks")) == {"error": "the sidecar has not answered for 8 s"}
+        assert await said(await begun(sidecar, "stacks")) == {"error": "the sidecar did not answer within 8 s"}
         os.kill(sidecar.pid, signal.SIGCONT)
 
         await sidecar.kill()
         told = await said(await begun(sidecar, "stacks"))
-        assert told == {"error": "the sidecar does not take questions: Connection refused"}
+        assert told == {"error": "the sidecar could not be reached: Connection refused"}
 
 
 async def test_only_the_sidecar_s_own_user_may_ask() -> None:

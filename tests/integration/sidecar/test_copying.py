@@ -129,7 +129,7 @@ def test_who_does_not_know_the_key_gets_nothing(tmp_path: Path) -> None:
     source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
     put(source, 0, 40)
     error = taken(source, target, change=lambda wanted: replace(wanted, memory_key="guessed")).error
-    assert "the other side said no whole line" in error
+    assert "the other side sent no complete line" in error
     assert found(target, 0) is None
 
 
@@ -161,9 +161,9 @@ def test_who_says_what_cannot_be_gets_nothing_and_others_are_served_on(tmp_path:
 def test_what_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
     source, small = memory(tmp_path / "a"), memory(tmp_path / "b", 0, 1 << 20)
     put(source, 0, 40)
-    assert "there is no whole copy of step 41" in taken(source, small, 41).error
+    assert "the checkpoint of step 41 for rank 0 is no longer in memory" in taken(source, small, 41).error
     assert "does not fit into" in taken(source, small).error
-    assert "no memory for checkpoints was declared" in taken(source, tmp_path / "none").error
+    assert "this member has no memory for checkpoints" in taken(source, tmp_path / "none").error
 
 
 def test_a_copy_that_its_rank_writes_over_meanwhile_does_not_count(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_copy_that_its_rank_writes_over_meanwhile_does_not_count(tmp_path: Pat
         threading.Thread(target=pass_on, daemon=True).start()
         return replace(wanted, port=proxy.getsockname()[1])
 
-    assert "has begun to write another checkpoint" in taken(source, target, change=overwritten).error
+    assert "has started to overwrite the checkpoint" in taken(source, target, change=overwritten).error
     assert found(target, 0) is None
 
 
@@ -211,7 +211,7 @@ def test_what_was_changed_on_the_way_does_not_count_whatever_its_checksums_say(t
         threading.Thread(target=pass_on, daemon=True).start()
         return replace(wanted, port=proxy.getsockname()[1])
 
-    assert "somebody has changed it on the way" in taken(source, target, change=changed).error
+    assert "the data was changed on the way" in taken(source, target, change=changed).error
     assert found(target, 0) is None
     assert arena.copies(target) == ()
 
@@ -249,7 +249,7 @@ def test_after_a_stop_nothing_is_written(tmp_path: Path) -> None:
         finally:
             giver.close()
 
-    assert "not waited for any more" in asyncio.run(stopped()).error
+    assert "the transfer was cancelled" in asyncio.run(stopped()).error
     assert found(target, 0) is None
 
 

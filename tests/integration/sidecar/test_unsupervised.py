@@ -82,7 +82,7 @@ async def test_a_sidecar_that_is_killed_while_the_command_runs_knows_it_and_its_
         assert trainer.returncode == 3
         code, log = await made.ends()
         assert code == 0
-        assert "or the hooks, had let it go" in log
+        assert "or the hooks, had decided so" in log
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ async def test_a_strangers_words_are_in_no_event_of_the_job_that_he_names(tmp_pa
             hello = replace(WRONG, token="team-b@u0")
             stranger.say(encode(hello))
             assert isinstance(refused := await stranger.hear(), Refused)
-            assert "of namespace 'team-b'" in refused.reason
+            assert "from namespace 'team-b'" in refused.reason
             real._say(Report(Generation(0, 0), "ready"))
             await real.trains()
             await server.until(lambda: server.all("/events/"), lambda: "no Event of the job was ever written")

@@ -33,7 +33,7 @@ def test_without_a_kubeconfig_no_cluster_is_found(outrider: Any, monkeypatch: py
 
 def test_a_member_that_could_not_answer_is_named_with_the_reason(running_job: Any, outrider: Any) -> None:
     job = running_job()
-    why = "there is no template or launcher to ask"
+    why = "no template or launcher is connected to the sidecar"
     job.answers = {"worker-0": {"error": why}, "worker-1": {"ranks": []}}
     done = outrider("stacks", "digits")
     assert done.exit_code == 0

@@ -99,5 +99,5 @@ def test_no_order_of_events_breaks_a_law_or_leaves_a_deadline_behind(
 
 
 def test_a_law_that_does_not_hold_is_named() -> None:
-    with pytest.raises(BrokenInvariant, match="a port is offered only while ready"):
+    with pytest.raises(BrokenInvariant, match="a port is offered only while the member is ready"):
         check(State(port=2000))

@@ -23,7 +23,7 @@ def test_who_asks_in_the_pod_is_answered_and_not_the_master() -> None:
     play.ready()
     asked = only(play.tell(AskedHere(-7, "stacks")), CollectFromWorkers)
     assert (asked.connection, asked.order, asked.what) == ("c1", -7, "stacks")
-    assert asked.reason == "somebody in the pod asks for stacks"
+    assert asked.reason == "a program in the pod requests stacks"
     told = play.tell(Collected(-7, '{"ranks": []}'))
     assert only(told, AnswerHere).order == -7
     assert none(told, Answer)
@@ -50,7 +50,7 @@ def test_a_pod_without_a_master_answers_too() -> None:
 def test_where_no_template_is_connected_both_are_told_the_same_at_once() -> None:
     play = Play()
     told = only(play.tell(BEGAN, AskedHere(-7, "stacks")), AnswerHere)
-    assert json.loads(told.body) == {"error": "there is no template or launcher to ask"}
+    assert json.loads(told.body) == {"error": "no template or launcher is connected to the sidecar"}
     play.ready()
     play.tell(HookDisconnected("c1", False), TrainerEnded(50))
     assert only(play.tell(AskedHere(-8, "stacks")), AnswerHere).body == told.body
@@ -62,4 +62,7 @@ def test_a_template_that_goes_while_it_is_asked_is_an_answer_to_who_asked() -> N
     play.ready()
     asked = only(play.tell(AskedHere(-7, "stacks")), CollectFromWorkers)
     told = only(play.tell(ActionFailed(asked, "ConnectionError: connection c1 is closed")), AnswerHere)
-    assert (told.order, json.loads(told.body)) == (-7, {"error": "the template or launcher went while it was asked"})
+    assert (told.order, json.loads(told.body)) == (
+        -7,
+        {"error": "the template or launcher disconnected before it had answered"},
+    )

@@ -33,7 +33,7 @@ def test_who_is_done_and_finds_no_master_for_ten_minutes_finishes_with_0() -> No
     actions = play.pass_time(2)
     order = only(actions, FinishTrainer)
     assert order.exit_code == 0
-    assert "no master was there to tell this member to finish for 600 s" in order.reason
+    assert "no master has ordered this member to finish for 600 s" in order.reason
     assert only(actions, Announce).reason == order.reason
     assert only(play.tell(TrainerEnded(50)), Exit).exit_code == 0
 

@@ -108,7 +108,7 @@ def test_a_member_whose_ranks_have_all_ended_ends_with_the_code_of_the_first_tha
     assert none(play.tell(WorkerExited(FIRST, first)), FinishTrainer)  # type: ignore[arg-type]
     order = only(play.tell(WorkerExited(FIRST, last)), FinishTrainer)  # type: ignore[arg-type]
     assert order.exit_code == code
-    assert "nobody supervises" in order.reason
+    assert "is not supervised" in order.reason
     assert not none(play.tell(TrainerEnded(50)), Exit)
 
 

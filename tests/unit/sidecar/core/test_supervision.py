@@ -109,7 +109,7 @@ def test_a_start_while_older_worker_processes_live_is_refused() -> None:
     play = Play()
     running(play)
     actions = play.tell(start(2, SECOND))
-    assert "are not gone yet" in only(actions, StartFailed).error
+    assert "have not ended yet" in only(actions, StartFailed).error
     assert none(actions, StartWorkers)
 
 
@@ -145,7 +145,7 @@ def test_a_start_of_more_processes_than_the_template_runs_by_now_is_refused() ->
     play.ready()
     play.tell(HookDisconnected("c1", True), replace(template(connection="c2"), nproc=1))
     refusal = only(play.tell(start(1, FIRST)), StartFailed)
-    assert refusal.error == "2 worker processes were ordered, and this member runs 1"
+    assert refusal.error == "the master ordered 2 worker processes, but this member runs 1"
 
 
 @pytest.mark.parametrize("is_ordered_before", [True, False])
@@ -427,7 +427,7 @@ def test_a_member_that_is_refused_before_its_trainer_has_come_waits_for_it(comes
         assert only(play.tell(template()), FinishTrainer).exit_code == 1
         assert only(play.tell(TrainerEnded(50)), Exit)
     else:
-        assert only(play.pass_time(120), Exit).reason == "no trainer has come: the job is over"
+        assert only(play.pass_time(120), Exit).reason == "no trainer has connected: the job is over"
 
 
 def test_a_member_ends_well_whatever_its_trainer_was_told_unless_it_ends_as_that() -> None:
