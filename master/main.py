@@ -1,4 +1,4 @@
-"""Puts a master together: the lease, the platform, the sidecars' socket, the API, the pump around the core."""
+"""Assembles a master: the lease, the platform, the sidecars' socket, the API, the pump around the core."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def main() -> int:
         log.error("%s", error)
         return WRONG_SETTING
     except zmq.ZMQError as error:
-        log.error("OUTRIDER_BIND=%s cannot be bound: %s", settings.bind, error)
+        log.error("binding OUTRIDER_BIND=%s failed: %s", settings.bind, error)
         return ADDRESS_TAKEN
 
 
@@ -98,17 +98,17 @@ async def serve(settings: Settings, term: int) -> int:
 
 
 def _listen_to_the_platform(settings: Settings, pump: Pump[Job, Event, Action]) -> None:
-    """SIGTERM ends the job in order; Ctrl-C is meant for the command, which says what is to be done."""
+    """Ends the job in order on SIGTERM, and ignores SIGINT: Ctrl-C is handled by the command that owns the job."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(StopAsked("The master was told to end (SIGTERM).")))
+    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(StopAsked("The master received SIGTERM.")))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.lifeline is not None:
         watch_lifeline(settings.lifeline, lambda: _sweep_job(settings, pump))
 
 
 def _sweep_job(settings: Settings, pump: Pump[Job, Event, Action]) -> None:
-    """The command that owns the job is gone: nothing of the job may stay, whether or not it can still act."""
-    log.warning("the command that runs the job is gone: everything of the job is ended")
+    """Kills all processes of the job, responsive or not, as the command that owns the job is gone."""
+    log.warning("the command that runs the job is gone: killing all processes of the job")
     killed = sweep("OUTRIDER_JOB_UID", settings.job_uid) if settings.job_uid else []
-    log.warning("%d processes of the job were killed", len(killed))
+    log.warning("killed %d processes of the job", len(killed))
     pump.stop(ENDED)

@@ -1,1 +1,1 @@
-"""The platform of one machine: members that are processes, of `outrider run`."""
+"""The platform of `outrider run` on one machine, where members are processes."""

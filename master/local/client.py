@@ -1,7 +1,7 @@
-"""The local platform: a client of `node.sock`, behind which `outrider run` makes members of processes.
+"""The local platform: a client of `node.sock`, at which `outrider run` creates members as processes.
 
-The node is the same process that holds the lifeline: where it is gone for good, the master is about to end as well. So
-a broken connection is only made again, and the list asked for anew.
+The local node is the process that holds the lifeline: if it is gone for good, the master ends too. So a broken
+connection is just restored, and the list of members requested again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("local")
 
 
 class LocalPlatform:
-    """The node as a platform."""
+    """The platform that the local node provides."""
 
     def __init__(self, socket: Path, put: Callable[[Event], None]) -> None:
         self._path = checked_path(socket)
@@ -58,10 +58,10 @@ class LocalPlatform:
         self._send({"do": "delete", "member": pod.member, "uid": pod.uid, "grace": pod.grace})
 
     async def place(self, pod: PlacePod) -> None:
-        """Nobody looks for it here: the status says which member has which rank index."""
+        """Does nothing: the status shows which member has which rank index."""
 
     async def hide(self, pod: HidePod) -> None:
-        """An address is a port here, and whose process has ended has none."""
+        """Does nothing: a local member's address is a port, which an ended process no longer has."""
 
     async def resize_owner(self, action: ResizeOwner) -> None:
         raise NotImplementedError("the members of a local job have no other owner")
@@ -70,16 +70,16 @@ class LocalPlatform:
         raise NotImplementedError("the members of a local job have no other owner")
 
     async def write_replicas(self, action: WriteReplicas) -> None:
-        """Nobody looks for it elsewhere than in the status."""
+        """Does nothing: the number of replicas is in the status."""
 
     def ended(self, exit_code: int) -> None:
-        """Said, too, because a full disk takes no status."""
+        """Sends the exit code, which cannot be read from the status if the disk is full."""
         with contextlib.suppress(ConnectionError):
             self._send({"do": "ended", "code": exit_code})
 
     def _send(self, line: dict[str, object]) -> None:
         if self._connection is None:
-            raise ConnectionError("the node is not reached")
+            raise ConnectionError("the local node is not connected")
         self._connection.send(line)
 
     # -- the connection ---------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class LocalPlatform:
         connection.send({"do": "list"})
 
     def _lost(self, connection: LineConnection, wrong: str) -> None:
-        log.warning("the connection to the node ended%s", f": {wrong}" if wrong else "")
+        log.warning("the connection to the local node ended%s; reconnecting", f": {wrong}" if wrong else "")
         self._connection = None
         self._closed.set()
 
@@ -99,7 +99,7 @@ class LocalPlatform:
         try:
             self._put(event_of(line))
         except reader.Wrong as wrong:
-            connection.close(f"the node said what is no change of a member: {wrong}")
+            connection.close(f"the local node sent an invalid line: {wrong}")
 
 
 _FORMAT = reader.Format({int: reader.integer, float: reader.finite, bool: reader.flag}, lambda _: reader.text(), list)
@@ -108,7 +108,7 @@ _PODS = reader.row(_POD, list)
 
 
 def event_of(line: Mapping[str, object]) -> Event:
-    """What a line of the node means; Wrong where it means nothing."""
+    """The event of a line of the local node. Raises Wrong if the line is invalid."""
     if "pods" in line:
         return PodsListed(reader.entry(line, "pods", _PODS))
     found: PodSeen | PodGone = reader.entry(line, "pod", _POD) if "pod" in line else reader.entry(line, "gone", _GONE)

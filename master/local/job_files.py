@@ -1,5 +1,7 @@
-"""The folder of a local job (docs/contracts.md §6). One command at a time takes it, empties it of the last job's
-leavings, and fills it with this one's secrets."""
+"""The folder of a local job (docs/contracts.md §6).
+
+One command at a time owns it, removes the last job's files, and writes this job's secrets.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,21 @@ LEFTOVERS = (
 
 
 class FolderError(Exception):
-    """The folder cannot be used; the message is for the user."""
+    """The folder cannot be used; the message, for the user, says why."""
 
 
 class JobFolder:
-    """Held from `prepare` to `close`."""
+    """A job's folder, which this process owns from `prepare` to `close`."""
 
     def __init__(self, path: Path, role: Role) -> None:
         self.path, self.role = path, role
         self.master_log = self._lock = -1
 
     def prepare(self, token: str, master_key: str, spec: str) -> None:
-        """Raises FolderError, and runtime.unix.SocketPathTooLong where the sockets of members would not fit."""
+        """Locks, empties and fills the folder.
+
+        Raises FolderError, and runtime.unix.SocketPathTooLong if the paths of members' sockets would be too long.
+        """
         checked_path(self.path / "members" / f"{self.role}-99999" / "agent.sock")
         try:
             _make(self.path)
@@ -57,12 +62,12 @@ class JobFolder:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             holder = os.read(self._lock, 20).decode(errors="replace").strip()
-            raise FolderError(f"a job of this name runs already: process {holder} holds {path}") from error
+            raise FolderError(f"a job of this name is already running: process {holder} holds {path}") from error
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """The lock is the last: until it is free nobody may touch the folder."""
+        """Closes the files; the lock last, because until it is free no other process may touch the folder."""
         for descriptor in (self.master_log, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -70,7 +75,7 @@ class JobFolder:
 
 
 def _make(path: Path) -> None:
-    """With `jobs` and the home around it, where it is in one. In a shared /tmp somebody else may have made them."""
+    """Creates the folder, with `jobs` and the home above it; refuses any that another user may have created (/tmp)."""
     ours = [path.parent.parent, path.parent, path] if path.parent.name == "jobs" else [path]
     ours[0].parent.mkdir(parents=True, exist_ok=True)
     for folder in ours:
@@ -78,20 +83,20 @@ def _make(path: Path) -> None:
             folder.mkdir(mode=0o700)
         if why := _why_not_ours(folder.lstat()):
             where = f"the job's folder {path} cannot be used: {folder} {why}"
-            raise FolderError(f"{where}; OUTRIDER_HOME names another folder for jobs")
+            raise FolderError(f"{where}; set OUTRIDER_HOME to use another folder for jobs")
         folder.chmod(0o700)
 
 
 def _why_not_ours(found: os.stat_result) -> str:
-    """Whoever owns it, or may write in it, could put his own token and sockets there."""
+    """Why the folder is unsafe: another user who can write there could plant a token and sockets; empty: it is safe."""
     if stat.S_ISLNK(found.st_mode):
-        return "is a link, which may lead anywhere"
+        return "is a symbolic link"
     if not stat.S_ISDIR(found.st_mode):
-        return "is no folder"
+        return "is not a folder"
     if found.st_uid != os.geteuid():
         return f"belongs to the user {found.st_uid}, not to {os.geteuid()}"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"may be written by others (mode {stat.S_IMODE(found.st_mode):04o})"
+        return f"is writable by other users (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
 
 

@@ -1,11 +1,11 @@
-"""One local member: a sidecar process and a trainer container, watched and restarted as a kubelet would.
+"""One local member: a sidecar process and a trainer process, watched and restarted as a kubelet would.
 
-- The sidecar ends with 0: the member is over, with the trainer's exit code.
-- The trainer ends with 0, or told to by its sidecar: so is it, once the sidecar has ended too or had its time to.
-- One of them ends otherwise: it is started again in place, the trainer at most 3 times in 60 s; then the member failed.
-- Both end at about the same time: the machine was lost. Nothing is restarted, and the member is gone.
+- If the sidecar ends with 0, the member is over, with the trainer's exit code.
+- If the trainer ends with 0, or on its sidecar's order, the member is over after 2 s, or when the sidecar ends.
+- If one of them ends otherwise, it is restarted in place, the trainer at most 3 times in 60 s; then the member fails.
+- If both end at about the same time, the machine counts as lost: nothing is restarted, and the member is gone.
 
-Nothing of a member is left when its end is told: its processes are found by the mark that they all carry.
+All processes of a member have ended before its end is reported; they are found by the mark that they all carry.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from outrider.runtime.processes import marked, send_signal
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 TOGETHER = 0.3
-"""Seconds within which the ends of sidecar and trainer are one loss."""
+"""Seconds within which the ends of sidecar and trainer count as the loss of the machine."""
 HESITATION = 0.03
-"""Seconds that a restart waits for the other one's end: a whole member is killed process by process."""
+"""Seconds that a restart waits for the other process's end: a whole member is killed process by process."""
 SIDECAR_FOLLOWS = 2.0
 """Seconds that a sidecar has to end after its trainer has ended with 0."""
 FINISHING = "finishing"
-"""A file in which the sidecar says that the trainer ends by its order, whatever the code is."""
+"""A file by which the sidecar shows that the trainer ends on its order, whatever its exit code."""
 TRAINER_RESTARTS, RESTART_WINDOW = 3, 60.0
 SIDECAR_PAUSES = (0.1, 0.1, 0.5, 2.0, 5.0)
-"""Its restart is not urgent: the training goes on without it."""
+"""Seconds before each restart of the sidecar, which is not urgent, as training continues without it."""
 PROMPT_SECONDS = 0.2
-"""After which a prompt is shown, where a rank has the standard input."""
+"""Seconds after which an unfinished line (a prompt) is shown, if a rank has the standard input."""
 POLL = 0.01
 SWEEP_LOGGED_AFTER = 10.0
 
@@ -61,15 +61,17 @@ class MemberPlan:
     trainer_folder: Path
     lifeline: int
     on_output: Callable[[MemberId, str, bytes], None] | None
-    """Called with member, `stdout` or `stderr`, and a line; None: the trainer writes where the command does."""
+    """Called with member, `stdout` or `stderr`, and a line; None: the trainer inherits the command's output."""
     sandbox: Sandbox | None
-    """Where it lives, closed with it; None: beside us."""
+    """Sandbox in which the member runs, closed with it; None: the member runs on the host."""
     stdin: int = subprocess.DEVNULL
 
 
 class LocalMember:
-    """Starts at once, or raises OSError. `on_change` after every change of phase, reason or pids; `on_gone` once, when
-    nothing is left."""
+    """A member whose processes the constructor starts (or raises OSError).
+
+    `on_change` is called after every change of phase, reason or pids, `on_gone` once when all processes have ended.
+    """
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class LocalMember:
         self._trainer = self._start_trainer()
 
     def line(self) -> dict[str, object]:
-        """The member as node.sock tells it."""
+        """The member as reported on node.sock."""
         return {
             "member": self.plan.member,
             "uid": self.plan.uid,
@@ -119,13 +121,13 @@ class LocalMember:
 
     @property
     def pids(self) -> set[int]:
-        """Of the processes that are waited for here."""
+        """Pids of the processes for which this process waits."""
         holder = {self.plan.sandbox.pid} if self.plan.sandbox else set()
         return {self._sidecar.pid, self._trainer.pid if self._trainer is not None else 0, *holder}
 
     def delete(self, grace: float, reason: str = "Deleted") -> None:
-        """Ends it: SIGTERM, SIGKILL of whatever is left after `grace` seconds (0: at once). Once is enough, but a
-        shorter grace is taken."""
+        """Ends the member: SIGTERM, then SIGKILL after `grace` seconds (0: at once). A repeated call has an effect only
+        with a grace of 0."""
         if self._ending is not None and self.phase == "terminating" and grace > 0:
             return
         if self._ending is not None:
@@ -146,7 +148,7 @@ class LocalMember:
             plan.sidecar_environment,
             plan.folder,
             self._sidecar_ended,
-            parent_death_signal=signal.SIGCONT,  # a frozen one must wake, to see that its lifeline has ended
+            parent_death_signal=signal.SIGCONT,  # a frozen sidecar must resume to notice that its lifeline has ended
             out=self._sidecar_log,
             err=self._sidecar_log,
             keep_open=(plan.lifeline,),
@@ -171,7 +173,7 @@ class LocalMember:
                 place=plan.sandbox.trainers_entrance if plan.sandbox else None,
             )
         except OSError as error:
-            self._loop.call_soon(self._fail, f"the trainer cannot be started: {error}", 127)
+            self._loop.call_soon(self._fail, f"the trainer could not be started: {error}", 127)
             return None
         finally:
             for pipe in pipes:
@@ -207,7 +209,7 @@ class LocalMember:
             self._loop.call_later(HESITATION, self._restart_trainer, child, exit_code_of(code))
 
     def _look_whether_lost(self, child: Child, code: int) -> None:
-        """The pause before a sidecar's restart must not hold up the news that the whole member is lost."""
+        """Reports a lost member without waiting for the pause before its sidecar's restart."""
         if self.phase == "running" and self._sidecar is child and self._both_ended():
             self._lose(code)
 
@@ -220,10 +222,10 @@ class LocalMember:
         try:
             self._sidecar = self._start_sidecar()
         except OSError as error:
-            log.warning("the sidecar of %s cannot be started again yet: %s", self.plan.member, error)
+            log.warning("restarting the sidecar of %s failed (retrying): %s", self.plan.member, error)
             self._loop.call_later(SIDECAR_PAUSES[-1], self._restart_sidecar, child, code)
             return
-        self._change("running", f"RestartedSidecar: the sidecar ended with {code}")
+        self._change("running", f"RestartedSidecar: the sidecar ended with exit code {code}")
 
     def _restart_trainer(self, child: Child, code: int) -> None:
         if self.phase != "running" or self._trainer is not child:
@@ -234,17 +236,17 @@ class LocalMember:
             self._fail(f"the trainer's container ended {TRAINER_RESTARTS + 1} times in {RESTART_WINDOW:g} s", code)
         else:
             self._trainer = self._start_trainer()
-            self._change("running", f"RestartedTrainer: the trainer's container ended with {code}")
+            self._change("running", f"RestartedTrainer: the trainer's container ended with exit code {code}")
 
     def _recent_trainer_code(self) -> int:
-        """The exit code with which the trainer just ended; it may have been started again before its sidecar ended."""
+        """The exit code of a trainer that just ended, which may have been restarted before its sidecar ended."""
         if self._loop.time() - self._ended_at.get("trainer", 0.0) > SIDECAR_FOLLOWS:
             return 0
         return exit_code_of(self._trainer_code)
 
     def _both_ended(self) -> bool:
-        """Whether both have ended, or one shortly after the other and was started again meanwhile. The kernel is
-        asked: it may know before we do."""
+        """Whether both have ended, or ended shortly after each other and one was restarted meanwhile. The kernel is
+        queried, as it may know an end before this process does."""
         if not self._sidecar.is_running and not self._trainer_is_running():
             return True
         ends = self._ended_at.values()
@@ -254,7 +256,7 @@ class LocalMember:
         return self._trainer is not None and self._trainer.is_running
 
     def _restarts_of(self, what: str) -> int:
-        """Counts this one in: how many there were in the window."""
+        """Counts a restart, and returns the number of restarts in the window."""
         now, times = self._loop.time(), self._restarts[what]
         times.append(now)
         while times[0] < now - RESTART_WINDOW:
@@ -267,7 +269,7 @@ class LocalMember:
 
     # -- the end ----------------------------------------------------------------------------------------------------
     def _conclude(self, code: int) -> None:
-        """The trainer did what it had to: the member has succeeded, or failed with its exit code."""
+        """Ends the member as succeeded or failed, by the trainer's exit code."""
         if self.phase == "running":
             self._end("succeeded" if code == 0 else "failed", "Completed" if code == 0 else "Error", code)
 
@@ -276,12 +278,12 @@ class LocalMember:
             self._end("failed", reason, code)
 
     def _end(self, phase: str, reason: str, code: int) -> None:
-        """It stays in the list with its exit code, as a pod does, but none of its processes stays."""
+        """Kills the member's processes; it stays in the list with its exit code, as a pod does."""
         self.exit_code = code
         self.phase = "ending"
-        self._ending = asyncio.ensure_future(self._sweep_and_tell(phase, reason))
+        self._ending = asyncio.ensure_future(self._sweep_and_report(phase, reason))
 
-    async def _sweep_and_tell(self, phase: str, reason: str) -> None:
+    async def _sweep_and_report(self, phase: str, reason: str) -> None:
         await self._clear()
         self._change(phase, reason)
 
@@ -318,7 +320,7 @@ class LocalMember:
             await self.plan.sandbox.close()
 
     async def _sweep(self) -> None:
-        """Kills everything that carries the member's mark until there is nothing, our own two children included."""
+        """Kills all processes with the member's mark, and our own two children, until none is left."""
         began, warned = self._loop.time(), False
         while True:
             hit = [pid for pid in marked("OUTRIDER_POD_UID", self.plan.uid) if self._kill(pid)]
@@ -329,7 +331,7 @@ class LocalMember:
                 return
             if not warned and self._loop.time() - began > SWEEP_LOGGED_AFTER:
                 warned = True
-                log.warning("%s cannot be ended yet: %s are still there", self.plan.member, hit)
+                log.warning("%s has not ended yet: the processes %s survive SIGKILL", self.plan.member, hit)
             await asyncio.sleep(POLL)
 
     def _kill(self, pid: int) -> bool:
@@ -352,14 +354,14 @@ class LocalMember:
 
 
 def not_started(plan: MemberPlan, error: OSError) -> dict[str, object]:
-    """What node.sock tells of a member that cannot be had: it has failed, and nothing of it is there."""
+    """The line on node.sock for a member that could not be started: it has failed and has no processes."""
     return {
         "member": plan.member,
         "uid": plan.uid,
         "role": plan.role,
         "rank_index": plan.rank_index,
         "phase": "failed",
-        "reason": f"the member cannot be started: {error}",
+        "reason": f"the member could not be started: {error}",
         "exit_code": 127,
         "pids": {"sidecar": 0, "trainer": 0},
     }

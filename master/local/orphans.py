@@ -1,9 +1,9 @@
-"""Ends and reaps what dead trainers have left to this process, their subreaper.
+"""Kills and reaps orphans of dead trainers, of which this process is the subreaper.
 
-A living trainer is the subreaper of what it starts, so an orphan that comes here has none any more: it is ended,
-whatever it did to the mark in its environment (a process that writes its title over it carries none). What is in this
-process's own session is left alone; so nobody else in it may start processes in sessions of their own. A fault that was
-armed for a member (`training_hooks/chaos/main.py`) is nobody's child on purpose, and ends by itself.
+A live trainer is the subreaper of the processes it starts, so an orphan that arrives here has no trainer any more. It
+is killed even without the mark in its environment (a process that overwrites its title destroys the mark). Processes in
+this process's own session are left alone; hence no other code in this process may start processes in new sessions. An
+armed fault (`training_hooks/chaos/main.py`) is orphaned on purpose, and ends by itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FAULT = b"OUTRIDER_FAULT="
 
 
 def end_orphans(own: Set[int]) -> bool:
-    """Whether there were any. `own`: the children that this process has started itself, which are waited for by their
-    own pidfds."""
+    """Kills and reaps orphans; whether there were any. `own`: the children that this process started itself, whose ends
+    are read from pidfds."""
     orphans = set(_children_in_other_sessions()) - own
     for pid in [pid for pid in orphans if not _is_fault(pid)]:
         try:
-            os.kill(pid, signal.SIGKILL)  # our child until we wait for it: the pid is nobody else's
+            os.kill(pid, signal.SIGKILL)  # our child until we wait for it, so the pid cannot be reused
             os.waitpid(pid, os.WNOHANG)
         except (ChildProcessError, ProcessLookupError):
             continue
@@ -41,7 +41,7 @@ def _children_in_other_sessions() -> list[int]:
 
 
 def _is_fault(pid: int) -> bool:
-    """A living one: what has ended has no environment, and is reaped as any other."""
+    """Whether the process is a running fault; an ended one has no environment, and is reaped like any other."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

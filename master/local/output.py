@@ -1,7 +1,7 @@
-"""What a trainer writes, read from its pipes and handed on in whole lines, and kept in its log.
+"""Reads a trainer's output from its pipes, passes it on in whole lines, and writes its log.
 
-A line is handed on as the bytes that it is. A line longer than 64 KiB is handed on in pieces, because a trainer that
-never ends its lines must not fill the command's memory.
+Lines are passed on as raw bytes. A line longer than 64 KiB is passed on in pieces, because a trainer that never ends
+its lines must not fill the command's memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ OnLine = Callable[[bytes], None]
 
 
 class Log:
-    """A file of at most a mebibyte, and the one before it beside it as `.1`: it may live in memory. What a full disk
-    does not take is missing there, and nowhere else."""
+    """A log file of at most 1 MiB, with the previous one beside it as `.1`; small, as it may be in memory.
+
+    Lines that do not fit on a full disk are missing only in this file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,10 +46,10 @@ class Log:
 
 
 class LinePipe:
-    """One pipe: `write_end` is for the child; `close_write_end` is due once the child has it."""
+    """One pipe: `write_end` is for the child; call `close_write_end` once the child has it."""
 
     def __init__(self, on_line: OnLine, idle: float | None = None) -> None:
-        """`idle`: seconds after which what no end of a line follows is handed on: a prompt."""
+        """`idle`: seconds after which an unfinished line (a prompt) is passed on; None: never."""
         self._idle = idle
         self._timer: asyncio.TimerHandle | None = None
         self._read_end, self.write_end = os.pipe()
@@ -62,7 +64,7 @@ class LinePipe:
         os.close(self.write_end)
 
     def close(self) -> None:
-        """Hands on what is there already and stops reading."""
+        """Passes on what has arrived, and stops reading."""
         while self._is_open and self._readable():
             pass
         self._end()

@@ -1,6 +1,6 @@
-"""What the processes of a local job are started with: commands, environments, descriptors.
+"""Commands, environments and descriptors with which the processes of a local job are started.
 
-Members are told what pods are told, under the same names (docs/contracts.md §1), on top of the user's own environment.
+Members get the same variables as pods (docs/contracts.md §1), on top of the user's own environment.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 USER_VARIABLES = ("OUTRIDER_SCRIPT", "OUTRIDER_ATOMIC_SAVE", "OUTRIDER_DEBUG", "OUTRIDER_LOG")
 SERVICE = ("-P", "-E", "-m")
-"""Neither the current folder nor the user's PYTHONPATH is where our services look for modules."""
+"""Python's flags for our services: no modules are imported from the current folder or the user's PYTHONPATH."""
 
 OnOutput = Callable[[MemberId, str, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One run of a local job."""
+    """Configuration of one run of a local job."""
 
     folder: Path
-    """The job's folder (docs/contracts.md §6); made where it is missing."""
+    """The job's folder (docs/contracts.md §6), created if it does not exist."""
     spec: JobSpec
     command: tuple[str, ...]
-    """The user's, as it would be started without us."""
+    """The user's command, as it would be started without Outrider."""
     environment: Mapping[str, str]
-    """The user's; what members need is put over it."""
+    """The user's environment, to which the members' variables are added."""
     working_folder: Path
     hooks: Path
-    """The folder that is put on the trainer's path: it holds `sitecustomize.py`."""
+    """Folder with `sitecustomize.py` that is put on the trainer's path."""
     launcher: Path
-    """`outrider-launch`, which is put before the command."""
+    """Path of `outrider-launch`, which is put before the command."""
     nproc: int | None = None
-    """None: the trainer's own launcher says it."""
+    """Worker processes per member; None: the trainer's own launcher reports the number."""
     trainer_variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """More for the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK, OMP_NUM_THREADS."""
+    """Further variables of the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK, OMP_NUM_THREADS."""
     on_output: OnOutput | None = None
-    """Called with member, `stdout` or `stderr`, and a line; None: trainers write where the command does."""
+    """Called with member, `stdout` or `stderr`, and a line; None: trainers inherit the command's output."""
     armed: Mapping[MemberId, str] = dataclasses.field(default_factory=dict)
-    """What is wrong with a member from its start (`outrider run --chaos`); one that replaces it has another id."""
+    """Faults of members from their start (`outrider run --chaos`); a replacement has another id, so no fault."""
     limits: Limits | None = None
+    """Limits of each member, which then gets its own network, pids and cgroup; None: members run on the host."""
     stdin: int = subprocess.DEVNULL
-    """Of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
-    """Of each member, which then has network, pids and cgroup of its own; None: members live beside us."""
+    """Standard input of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
     gpus: tuple[Share, ...] = ()
-    """By rank index (`outrider.master.core.placement.gpus`); empty: members have the GPUs that the command has."""
+    """GPUs by rank index (`outrider.master.core.placement.gpus`); empty: members have the command's GPUs."""
     python: str = sys.executable
 
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Of one run of a job."""
+    """Plans of the processes of one run of a job."""
 
     config: NodeConfig
     job_uid: str
     master_key: str
-    """The public one."""
+    """The master's public key."""
     lifeline: int
-    """The end that is read."""
+    """Read end of the lifeline's pipe."""
 
     def service(self, name: str) -> tuple[str, ...]:
-        """The command of `master` or `sidecar`."""
+        """The command that starts the `master` or `sidecar`."""
         return (self.config.python, *SERVICE, f"outrider.{name}")
 
     def master_environment(self, endpoint: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Plans:
     def member(
         self, member: MemberId, uid: PodUid, role: Role, rank_index: RankIndex | None, endpoint: str
     ) -> MemberPlan:
-        """Beside us."""
+        """The plan of a member that runs on the host."""
         config = self.config
         folder = config.folder / "members" / member
         marks = {
@@ -131,8 +131,10 @@ class Plans:
         return {"OUTRIDER_HOOKS": str(config.hooks), **patience, **config.trainer_variables, **own, **chaos}
 
     def _gpus_of(self, rank_index: RankIndex | None) -> dict[str, str]:
-        """What is measured or imported before the first generation has them too, where a rank index is known so early.
-        Worker processes get their own from the sidecar: a member may have another rank index by then."""
+        """The GPUs of code that runs before the first generation (node check, imports), if the rank index is known.
+
+        Worker processes get theirs from the sidecar, as the member may have another rank index by then.
+        """
         shares = self.config.gpus
         return {VISIBLE: ",".join(shares[rank_index])} if rank_index is not None and rank_index < len(shares) else {}
 
@@ -154,13 +156,13 @@ class Plans:
 
 
 def housed(plan: MemberPlan, sandbox: Sandbox) -> MemberPlan:
-    """The same member in a sandbox of its own."""
+    """The plan of the same member in its own sandbox."""
     environment = {**plan.sidecar_environment, "OUTRIDER_ADDRESS": sandbox.address}
     return dataclasses.replace(plan, sandbox=sandbox, sidecar_environment=environment)
 
 
 def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
-    """A job inside a job must not take the outer one's marks for its own; what users set themselves stays."""
+    """The environment without an outer job's variables, which a job inside a job must not inherit; users' own stay."""
     return {
         name: value for name, value in environment.items() if not name.startswith("OUTRIDER_") or name in USER_VARIABLES
     }

@@ -1,8 +1,7 @@
-"""Writes down how the training of a local job goes, for `outrider plot`. It is a moment a second, sparser with the
-job's age.
+"""Records the training progress of a local job for `outrider plot`, once a second, and more sparsely as the job ages.
 
-The core knows the newest step and when it was made, as the ranks' own reports say. Here it is only looked at: what is
-written changes nothing, and what cannot be written fails nothing.
+The core knows the newest step and its time from the ranks' reports. This module only reads it: the record has no effect
+on the job, and a failed write is ignored.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from outrider.master.core.job_kinds import Job
 from outrider.runtime.series import Series
 
 EVERY = 1.0
-"""Seconds: as often as members report."""
+"""Seconds between two records, equal to the members' report interval."""
 
 
 class Progress:
-    """`progress.jsonl` in the job's folder."""
+    """Writes `progress.jsonl` in the job's folder."""
 
     def __init__(self, folder: Path, job: Callable[[], Job]) -> None:
         self._series, self._job = Series(folder / "progress.jsonl"), job
@@ -37,6 +36,6 @@ class Progress:
         self._series.add(time.time(), generation=at.generation, members=at.members, step=at.step, stepped_at=stepped)
 
     def close(self) -> None:
-        """With how it stands at the end."""
+        """Writes a last record and closes the file."""
         self.note()
         self._series.close()

@@ -1,13 +1,13 @@
-"""The node of a local job: stands where the API server and the kubelet stand in a cluster.
+"""The node of a local job, which replaces a cluster's API server and kubelet.
 
-It lives in the command that runs the job. It starts the master and starts it again when it dies; on the master's
-request, over `node.sock`, it makes members of processes and tells what became of them (docs/contracts.md §5). It
-decides nothing about the training.
+It runs in the command that runs the job. It starts the master, and restarts it when it dies. On the master's request,
+over `node.sock`, it creates members as processes and reports what becomes of them (docs/contracts.md §5). It decides
+nothing about the training.
 
-Nothing of a job outlives the command. The write end of the lifeline is held here and nowhere else, so that master and
-sidecars see its end however this process ends; trainers are killed by the kernel with their parent, and whatever they
-have started is found by the mark in its environment. Orphans of a dead trainer become children of this process, which
-ends them.
+No process of a job outlives the command. Only this process holds the write end of the lifeline, so that master and
+sidecars notice its end, for whatever reason. The kernel kills trainers with their parent, and the processes that they
+started are found by the mark in their environment. Orphans of a dead trainer become children of this process, which
+kills them.
 
     async with Node(config) as node:
         exit_code = await node.wait()
@@ -45,18 +45,18 @@ MASTER_RESTARTS, MASTER_WINDOW = 8, 60.0
 MASTER_ENDS = 5.0
 """Seconds that the master has to end when the job is over, before it is killed."""
 LAST_WORD = 1.0
-"""Seconds in which what an ended master has said arrives."""
+"""Seconds within which the last message of an ended master arrives."""
 REAP_EVERY = 0.5
 
 log = logging.getLogger("node")
 
 
 class NodeError(Exception):
-    """The job cannot be run here, or not any more; the message is for the user."""
+    """The job cannot be run here (any more); the message, for the user, says why."""
 
 
 class Node:
-    """Holds one job from `__aenter__` to `__aexit__`, after which nothing of it is left."""
+    """Runs one job from `__aenter__` to `__aexit__`, after which no process of it is left."""
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
@@ -66,9 +66,9 @@ class Node:
         self._master: Child | None = None
         self._master_ends: deque[float] = deque()
         self._closing = False
-        self._said_code: int | None = None
+        self._sent_code: int | None = None
         self.is_unsaved = False
-        """The job is over, and its folder does not say so: the disk took no more."""
+        """Whether the job is over but its folder does not show that, because the disk is full."""
         self._hub: Hub | None = None
         self._endpoint = ""
         self._keys: KeyPair = new_key_pair()
@@ -83,7 +83,7 @@ class Node:
             listening = listening_socket(self.config.folder / "node.sock")
         except (OSError, SocketPathTooLong) as error:
             self._close_descriptors()
-            raise NodeError(f"the job cannot be held in {self.config.folder}: {error}") from error
+            raise NodeError(f"the job's folder {self.config.folder} cannot be used: {error}") from error
         except FolderError as error:
             self._close_descriptors()
             raise NodeError(str(error)) from error
@@ -98,7 +98,7 @@ class Node:
             await self._remove_traces()
             if isinstance(error, IsolationError):
                 raise NodeError(str(error)) from error
-            raise NodeError(f"no process can be started: {error.strerror} (see ulimit -u, ulimit -n)") from error
+            raise NodeError(f"no process could be started: {error.strerror} (check ulimit -u and ulimit -n)") from error
         self._reaping = asyncio.ensure_future(self._reap_orphans())
         return self
 
@@ -110,7 +110,7 @@ class Node:
         self._start_master()
 
     async def wait(self) -> int:
-        """The job's exit code, once it is over; NodeError where its master cannot be kept alive."""
+        """The job's exit code, once it is over. Raises NodeError if its master cannot be kept running."""
         return await asyncio.shield(self._result)
 
     async def __aexit__(self, *_error: object) -> None:
@@ -127,7 +127,7 @@ class Node:
         self._reaping.cancel()
         await self._end_the_last_orphans()
         if self._result.done():
-            self._result.exception()  # has been told, or nobody asked
+            self._result.exception()  # marks the exception as retrieved, if `wait` was not called
         await self._remove_traces()
 
     async def _remove_traces(self) -> None:
@@ -154,7 +154,7 @@ class Node:
             self._plans.master_environment(self._endpoint),
             self.config.folder,
             self._master_ended,
-            parent_death_signal=signal.SIGCONT,  # a frozen one must wake, to see that its lifeline has ended
+            parent_death_signal=signal.SIGCONT,  # a frozen master must resume to notice that its lifeline has ended
             out=self._folder.master_log,
             err=self._folder.master_log,
             keep_open=(self._lifeline_read,),
@@ -168,13 +168,13 @@ class Node:
         elif code == WRONG_SETTING or self._too_many_ends():
             self._result.set_exception(
                 NodeError(
-                    f"the job's master cannot be kept alive (exit code {exit_code_of(code)}): {self._last_words()}"
+                    f"the job's master cannot be kept running (exit code {exit_code_of(code)}): {self._last_words()}"
                 )
             )
         else:
             if code == ADDRESS_TAKEN and not self._members:
                 self._endpoint = self._free_endpoint()
-            log.warning("the master ended with %d and is started again", exit_code_of(code))
+            log.warning("the master ended with exit code %d; restarting it", exit_code_of(code))
             pause = MASTER_PAUSES[min(len(self._master_ends), len(MASTER_PAUSES)) - 1]
             self._loop.call_later(pause, self._restart_master)
 
@@ -183,11 +183,11 @@ class Node:
             return
         try:
             self._start_master()
-        except OSError as error:  # no process, descriptor or memory just now: others may give some back
+        except OSError as error:  # out of processes, descriptors or memory just now, which may pass
             if self._too_many_ends():
-                self._result.set_exception(NodeError(f"the job's master cannot be started again: {error}"))
+                self._result.set_exception(NodeError(f"the job's master cannot be restarted: {error}"))
             else:
-                log.warning("the master cannot be started again yet: %s", error)
+                log.warning("restarting the master failed (retrying): %s", error)
                 self._loop.call_later(MASTER_PAUSES[-1], self._restart_master)
 
     def _too_many_ends(self) -> bool:
@@ -198,14 +198,16 @@ class Node:
         return len(self._master_ends) > MASTER_RESTARTS
 
     def _conclude(self, last: bool = False) -> None:
-        """The job's own exit code is in the status that the master left, and where the disk took none, in its last
-        word, which may still be on its way."""
+        """Takes the job's exit code from the master's status, or from its last message if the disk was full.
+
+        That message may still be in flight.
+        """
         if self._result.done():
             return
         code = self._saved_code()
         self.is_unsaved = code is None
         if code is None:
-            code = self._said_code
+            code = self._sent_code
         if code is not None:
             self._result.set_result(code)
         elif last:
@@ -222,10 +224,11 @@ class Node:
     def _last_words(self) -> str:
         path = self.config.folder / "master.log"
         lines = path.read_text(errors="replace").splitlines()[-12:] if path.exists() else []
-        return "\n".join(lines) or f"it said nothing in {path}"
+        return "\n".join(lines) or f"{path} is empty"
 
     async def _end_master(self) -> None:
-        """It ends by itself when the job is over; else it is killed, for what the job has left is ended from here."""
+        """Waits for the master, which ends by itself if the job is over; otherwise kills it, as the rest of the job is
+        ended from here."""
         if self._master is None:
             return
         over = self._result.done()
@@ -246,41 +249,41 @@ class Node:
             if self._hub is not None:
                 plan = housed(plan, self._hub.sandbox(member))
             created = LocalMember(plan, self._changed, self._gone)
-        except OSError as error:  # no process, descriptor or room for it
-            self._tell({"pod": not_started(plan, error)})
+        except OSError as error:  # out of processes, descriptors or disk space
+            self._send({"pod": not_started(plan, error)})
             return
         self._members[member] = created
         self._changed(created)
 
     def _changed(self, member: LocalMember) -> None:
-        self._tell({"pod": member.line()})
+        self._send({"pod": member.line()})
 
     def _gone(self, member: LocalMember) -> None:
         self._members.pop(member.plan.member, None)
         line = member.line()
-        self._tell({"gone": {name: line[name] for name in ("member", "uid", "reason", "exit_code")}})
+        self._send({"gone": {name: line[name] for name in ("member", "uid", "reason", "exit_code")}})
 
     # -- node.sock --------------------------------------------------------------------------------------------------
     def _protocol(self) -> LineConnection:
-        return LineConnection(self._connections.add, self._asked, self._left)
+        return LineConnection(self._connections.add, self._received, self._left)
 
     def _left(self, connection: LineConnection, wrong: str) -> None:
         self._connections.discard(connection)
         if wrong:
             log.warning("a connection to node.sock was closed: %s", wrong)
 
-    def _tell(self, line: dict[str, object]) -> None:
+    def _send(self, line: dict[str, object]) -> None:
         for connection in list(self._connections):
             try:
                 connection.send(line)
             except ConnectionError:
                 self._connections.discard(connection)
 
-    def _asked(self, connection: LineConnection, line: dict[str, object]) -> None:
+    def _received(self, connection: LineConnection, line: dict[str, object]) -> None:
         try:
             self._do(connection, line)
         except (KeyError, TypeError, ValueError) as error:
-            connection.close(f"{line!r:.200} cannot be done: {error}")
+            connection.close(f"invalid request {line!r:.200}: {error}")
 
     def _do(self, connection: LineConnection, line: dict[str, object]) -> None:
         match line:
@@ -288,23 +291,23 @@ class Node:
                 connection.send({"pods": [self._members[name].line() for name in sorted(self._members)]})
             case {"do": "create", "member": str(member), "role": str(role), "rank_index": int() | None as rank_index}:
                 if not _is_name(member):
-                    raise ValueError(f"{member!r} is no member's id")
+                    raise ValueError(f"{member!r} is not a member's id")
                 if not self._closing:
                     index = None if rank_index is None else RankIndex(rank_index)
                     self._create(MemberId(member), Role(role), index)
             case {"do": "delete", "member": str(member), "uid": str(uid), "grace": int() | float() as grace}:
                 self._delete(MemberId(member), PodUid(uid), float(grace))
             case {"do": "ended", "code": int() as code}:
-                self._said_code = code
+                self._sent_code = code
             case _:
-                raise ValueError("there are list, create, delete and ended")
+                raise ValueError('supported requests: "list", "create", "delete", "ended"')
 
     def _delete(self, name: MemberId, uid: PodUid, grace: float) -> None:
         member = self._members.get(name)
         if member is not None and member.plan.uid == uid:
             member.delete(grace)
         else:
-            self._tell({"gone": {"member": name, "uid": uid, "reason": "there is no such member", "exit_code": None}})
+            self._send({"gone": {"member": name, "uid": uid, "reason": "no such member exists", "exit_code": None}})
 
     # -- orphans ----------------------------------------------------------------------------------------------------
     async def _reap_orphans(self) -> None:
@@ -318,7 +321,7 @@ class Node:
             await asyncio.sleep(0.005)
 
     def _children(self) -> set[int]:
-        """Those that were started here."""
+        """Pids of the children that this process started."""
         own = {pid for member in self._members.values() for pid in member.pids}
         return own | {self._master.pid if self._master else 0, self._hub.pid if self._hub else 0}
 

@@ -1,8 +1,8 @@
-"""Starts processes of a job and hears of their end, each in a session of its own.
+"""Starts processes of a job, each in its own session, and reports their ends.
 
-What a child inherits is said here and nowhere else: three standard descriptors, those that are passed on purpose, and a
-signal that the kernel sends when its parent dies. The end is read from a pidfd, so that no other waiting in this
-process (there is none in ours, but the node lives inside a command) can take it away.
+A child inherits only three standard descriptors, those that are passed on purpose, and a signal that the kernel sends
+when its parent dies. Its end is read from a pidfd, so that no other wait in this process can consume it (our code has
+none, but the node runs inside another command).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Protocol
 
 PR_SET_PDEATHSIG = 1
 PF_EXITING = 0x4
-"""A flag of a task in /proc/<pid>/stat (include/linux/sched.h)."""
+"""Flag of an exiting task in /proc/<pid>/stat (include/linux/sched.h)."""
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
-"""Looked up once: between fork and exec of a process with threads, nothing may be loaded."""
+"""`prctl`, resolved once: between fork and exec of a process with threads, nothing may be loaded."""
 
 
 class Place(Protocol):
-    """Where a child is born that is not to live beside us."""
+    """Namespaces and cgroups in which a child is started instead of the host's."""
 
     def births(self) -> AbstractContextManager[None]:
-        """Around its fork."""
+        """The context in which the child is forked."""
 
     def enter(self) -> None:
-        """In the child, before its program."""
+        """Enters the place; called in the child before it runs its program."""
 
 
 class Child:
-    """One process. `on_end` is called once with its exit code, negative for a signal as in `subprocess`."""
+    """One process. `on_end` is called once with its exit code, which is negative for a signal as in `subprocess`."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Child:
         keep_open: tuple[int, ...] = (),
         place: Place | None = None,
     ) -> None:
-        """OSError where the command cannot be started."""
-        parent = os.getpid() if place is None else 0  # nobody outside of its pid namespace has a pid in it
+        """Starts the process. Raises OSError if the command cannot be started."""
+        parent = os.getpid() if place is None else 0  # a parent outside the child's pid namespace is pid 0 there
 
         def begin() -> None:
             if place is not None:
@@ -76,8 +76,8 @@ class Child:
                     pass_fds=keep_open,
                     preexec_fn=begin,
                 )
-        except subprocess.SubprocessError as error:  # all that is said of an exception in the child
-            raise OSError("its place, or its folder there, is gone") from error
+        except subprocess.SubprocessError as error:  # all that is known of an exception in the child
+            raise OSError("its sandbox, or its folder there, no longer exists") from error
         self.pid = self._process.pid
         self._descriptor = os.pidfd_open(self.pid)
         self._loop = asyncio.get_running_loop()
@@ -85,16 +85,16 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.returncode
 
     @property
     def is_running(self) -> bool:
-        """Asks the kernel: its end may not have been told yet, and a large process takes long to be taken down."""
+        """Whether the process runs, by the kernel: its end may not be reported yet, and a large process ends slowly."""
         return self._process.returncode is None and not _is_exiting(self.pid) and self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Signals it where it still runs; it is our child, so its pid is its own until it is reaped."""
+        """Signals the process if it still runs; as our child, it keeps its pid until it is reaped."""
         if self._process.returncode is None:
             self._process.send_signal(number)
 
@@ -105,7 +105,7 @@ class Child:
 
 
 def _is_exiting(pid: int) -> bool:
-    """Whether the kernel is taking the process down, or has a SIGKILL for it that it did not deliver yet."""
+    """Whether the process is exiting in the kernel, or has a pending SIGKILL."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         status = Path(f"/proc/{pid}/status").read_bytes()
@@ -116,5 +116,5 @@ def _is_exiting(pid: int) -> bool:
 
 
 def exit_code_of(code: int) -> int:
-    """As a shell would say it: 128 + the number for a signal."""
+    """The exit code as in a shell: 128 plus the number of a signal."""
     return code if code >= 0 else 128 - code

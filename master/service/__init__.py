@@ -1,1 +1,1 @@
-"""What every master has around its core, wherever it runs: effects, sidecars' connections, HTTP, metrics."""
+"""The shell around every master's core: effects, connections of sidecars, HTTP, metrics."""

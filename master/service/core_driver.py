@@ -1,4 +1,4 @@
-"""The master's core as the pump drives it."""
+"""The functions of the master's core that the pump calls."""
 
 from __future__ import annotations
 

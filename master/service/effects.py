@@ -1,5 +1,4 @@
-"""Does what the core wants. Each action is one line or one call; what fails is raised, and the pump makes it an
-event."""
+"""Performs the core's actions, each by one line or one call; the pump turns exceptions into events."""
 
 from __future__ import annotations
 
@@ -38,14 +37,14 @@ from outrider.wire.ids import MemberId
 log = logging.getLogger("master")
 
 LINES, LINES_A_SECOND = 300, 5
-"""Of a job in the log, at once and a second; its Events, journal and status have the rest."""
+"""Most log lines of a job, in a burst and per second; its Events, journal and status have the rest."""
 
 Answers = dict[str, Any]
 
 
 @dataclass(slots=True)
 class MasterEffects:
-    """The outside of one job."""
+    """Connects one job's core to its sidecars, platform and records."""
 
     put: Callable[[Event], None]
     stop: Callable[[int], None]
@@ -53,11 +52,11 @@ class MasterEffects:
     platform: Platform
     records: Keeper
     job: str = ""
-    """Its name in the log, where a process runs several."""
+    """Name of the job in the log, if a process runs several; otherwise empty."""
     askers: dict[str, Callable[[Answers], None]] = field(default_factory=dict)
-    """Who waits for a Deliver, by request."""
+    """Callbacks that wait for a Deliver, by request."""
     lines: RateLimit = field(default_factory=lambda: RateLimit(LINES, LINES_A_SECOND, LINES, LINES_A_SECOND))
-    """Of the log, which all jobs of a process share and a kubelet cuts at some size."""
+    """Rate limit of the job's log lines: all jobs share the log, which the kubelet truncates."""
     left_out: int = 0
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
@@ -122,7 +121,7 @@ class MasterEffects:
             return
         self.lines.spend(1, now, lambda: False)
         if self.left_out:
-            log.warning("%d lines of job %s are left out: it is told more than %g a second", self.left_out, self.job,
+            log.warning("%d log lines of job %s were dropped: it logged more than %g a second", self.left_out, self.job,
                         LINES_A_SECOND)  # fmt: skip
             self.left_out = 0
         announce(log, kind, reason, severity, {name: at for name, at in shown.items() if at})
@@ -137,4 +136,4 @@ def _parsed(body: str) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        return {"error": "the member's answer is no JSON"}
+        return {"error": "the member's answer is not valid JSON"}

@@ -1,13 +1,14 @@
-"""What a master's exit code says to whoever started it.
+"""Exit codes of a master.
 
-A module of its own: the node needs no more than this of the master, whose service costs half a second to import.
+They have their own module because the local node needs only them, and the master's service takes half a second to
+import.
 """
 
 ENDED = 0
-"""Exit code: the job is over, its own exit code is in its status."""
+"""Exit code if the job is over; the job's own exit code is in its status."""
 WRONG_SETTING = 2
-"""The start was stopped by what the environment says: starting again would not help."""
+"""Exit code for an invalid setting in the environment, which a restart would not fix."""
 ADDRESS_TAKEN = 98
-"""The endpoint cannot be bound (EADDRINUSE)."""
+"""Exit code if the endpoint cannot be bound (EADDRINUSE)."""
 LEASE_HELD = 75
-"""Another master is alive (EX_TEMPFAIL)."""
+"""Exit code if another master is running (EX_TEMPFAIL)."""

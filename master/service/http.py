@@ -1,7 +1,7 @@
-"""The job as its user sees and steers it: status, events, scale, restart, stop, stacks (docs/contracts.md §7).
+"""The user's HTTP API of a job: status, events, scale, restart, stop, stacks (docs/contracts.md §7).
 
-What is asked for is checked here, and becomes an event; what then happens is told by the events, so an order is
-answered with 202 at once.
+Requests are validated here and become events of the core. An order is answered with 202 at once; the job's events
+report what then happens.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from outrider.wire.messages.diagnostics import REHEARSAL
 
 COLLECT_SECONDS = 9.0
 REHEARSAL_SECONDS = 150.0
-"""The core hears of a rehearsal after 140 s at the latest (`outrider.master.core.hangs.diagnostics`)."""
+"""Time-out of a rehearsal in seconds; the core answers within 140 s (`outrider.master.core.hangs.diagnostics`)."""
 BODY_BYTES = 64 * 1024
 
 
 class WrongRequest(Exception):
-    """The body cannot be; the message says what it may be."""
+    """The request is invalid; the message names the field and its allowed values."""
 
 
 class Api:
-    """The handlers; `state` is only read."""
+    """The handlers of the API; `state` is only read."""
 
     def __init__(
         self,
@@ -101,26 +101,27 @@ class Api:
     async def _ready(self, request: web.Request) -> web.Response:
         if self._state.listed:
             return web.Response(text="ok\n")
-        return failure(503, "the platform has not said yet which members there are")
+        return failure(503, "not ready: the platform has not listed the members yet")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        # 3 MB and 30 ms, which a job of one machine spends only where it is scraped
+        # imported only if scraped: it takes 3 MB and 30 ms
         from outrider.master.service import metrics
 
         text = metrics.text([self._state], self._now())
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
 
-    # -- asking -----------------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
     async def _scale(self, request: web.Request) -> web.Response:
         body = await _body(request, {"replicas"})
-        wanted, spec = body.get("replicas"), self._state.spec
-        if wanted == "auto":
+        replicas, spec = body.get("replicas"), self._state.spec
+        if replicas == "auto":
             if not spec.scaling:
-                return failure(409, "the job has no policy by which it could find its own size; it was started without")
+                return failure(409, "replicas: Forbidden: auto: the job was started without a scaling policy")
             return self._accept(ScalingAsked())
-        if type(wanted) is not int or not spec.min_members <= wanted <= spec.max_members:
-            return failure(422, f"replicas is {wanted!r}, it may be {spec.min_members} to {spec.max_members}")
-        return self._accept(ScaleRequested(wanted))
+        if type(replicas) is not int or not spec.min_members <= replicas <= spec.max_members:
+            what = f"must be from {spec.min_members} to {spec.max_members}"
+            return failure(422, f"replicas: Invalid value: {replicas!r}: {what}")
+        return self._accept(ScaleRequested(replicas))
 
     async def _restart(self, request: web.Request) -> web.Response:
         body = await _body(request, {"at_checkpoint", "check"})
@@ -129,15 +130,15 @@ class Api:
             answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
             if why := rehearsal.refusal(answers):
                 self._put(RestartRejected(why))
-                return failure(409, f"it trains on, the restart is refused: {why}")
+                return failure(409, f"the restart is refused, the job continues training: {why}")
             return self._accept(RestartRequested(at_checkpoint), unchecked=rehearsal.unchecked(answers))
         return self._accept(RestartRequested(at_checkpoint))
 
     async def _stop(self, request: web.Request) -> web.Response:
         body = await _body(request, {"hard", "reason"})
-        reason = body.get("reason", "The user asked for it.")
+        reason = body.get("reason", "The user requested it.")
         if not isinstance(reason, str) or len(reason) > 1000:
-            return failure(422, "reason must be a text of at most 1000 characters")
+            return failure(422, "reason: Invalid value: must be a text of at most 1000 characters")
         return self._accept(StopAsked(reason, _flag(body, "hard")))
 
     async def _collect(self, request: web.Request) -> web.Response:
@@ -146,18 +147,18 @@ class Api:
         try:
             return web.json_response(await self._ask(request.path.rpartition("/")[2], COLLECT_SECONDS))
         except TimeoutError:
-            return failure(504, f"the members did not answer in {COLLECT_SECONDS:g} s")
+            return failure(504, f"the members did not answer within {COLLECT_SECONDS:g} s")
 
     async def _ask(self, what: str, seconds: float) -> Answers:
-        asked = secrets.token_hex(8)
+        request = secrets.token_hex(8)
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        self._askers[asked] = lambda found: None if answers.done() else answers.set_result(found)
-        self._put(Asked(asked, what))
+        self._askers[request] = lambda found: None if answers.done() else answers.set_result(found)
+        self._put(Asked(request, what))
         try:
             async with asyncio.timeout(seconds):
                 return await answers
         finally:
-            self._askers.pop(asked, None)
+            self._askers.pop(request, None)
 
     def _accept(self, event: Event, **more: str) -> web.Response:
         if self._is_over():
@@ -171,7 +172,7 @@ class Api:
 
 @web.middleware
 async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Every error is `{"error": sentence}`, those of aiohttp too."""
+    """Answers every error, also those of aiohttp, with `{"error": sentence}`."""
     try:
         answer: web.StreamResponse = await handler(request)
         return answer
@@ -191,18 +192,19 @@ async def _body(request: web.Request, known: set[str]) -> dict[str, Any]:
         raise WrongRequest("the body must be a JSON object")
     unknown = sorted(set(body) - known)
     if unknown:
-        raise WrongRequest(f"{', '.join(unknown)[:100]} means nothing here: there is {', '.join(sorted(known))}")
+        supported = ", ".join(f'"{each}"' for each in sorted(known))
+        raise WrongRequest(f"unknown field {', '.join(unknown)[:100]}: supported fields: {supported}")
     return body
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise WrongRequest(f"{name} is {value!r}, it may be true or false")
+        raise WrongRequest(f"{name}: Invalid value: {value!r}: must be true or false")
     return value
 
 
 def _whole_number(text: str, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise WrongRequest(f"{name} is {text[:40]!r}, it may be a whole number from 0")
+        raise WrongRequest(f"{name}: Invalid value: {text[:40]!r}: must be a whole number, 0 or greater")
     return int(text)

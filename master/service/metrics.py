@@ -1,7 +1,7 @@
-"""What Prometheus reads of a master: its jobs, and what it asks of the API server.
+"""A master's metrics for Prometheus: its jobs, and its requests to the API server.
 
-Everything is read from the cores at the moment of the scrape, so that nothing is kept twice. Counts of a job (faults,
-lost seconds, generations) are part of its saved state: they do not begin again with another master.
+All values are read from the cores at the time of the scrape, so that nothing is stored twice. Counters of a job
+(faults, lost seconds, generations) are part of its saved state, and so continue with another master.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PHASES = ("pending", "running", "restarting", "suspended", "succeeded", "failed", "stopped")
 JOB = ("namespace", "job")
 Reading = Callable[[State, float], float | None]
-"""A value of a job at a moment; None where there is none."""
+"""Maps a job's state and the time to a value; None if there is none."""
 Merged = Callable[[list[float]], float]
-"""Of the seats of a PS job together."""
+"""Combines the values of a PS job's tasks."""
 
 
 def text(
@@ -34,7 +34,8 @@ def text(
     leads: bool | None = None,
     refused: Mapping[str, int] | None = None,
 ) -> bytes:
-    """`now`: the cores' clock; `requests`, `leads` and the Hellos that were `refused` are a cluster's."""
+    """The metrics as text. `now`: time of the cores' clock. `requests`, `leads` and `refused` exist only in a
+    cluster."""
     registry = CollectorRegistry()
     registry.register(_Jobs(jobs, now))
     registry.register(_Replica(requests or {}, leads, refused or {}))
@@ -64,12 +65,12 @@ class _Jobs(Collector):
                 yield (*_job(job), merged(values))
 
     def _phases(self) -> Metric:
-        family = GaugeMetricFamily("outrider_job_phase", "1 for the phase that the job is in.", labels=(*JOB, "phase"))
+        family = GaugeMetricFamily("outrider_job_phase", "1 for the job's present phase.", labels=(*JOB, "phase"))
         return _family(family, ((*_job(job), phase, int(phase_of(job) == phase)) for job in self._jobs
                                 for phase in PHASES))  # fmt: skip
 
     def _members(self) -> Metric:
-        family = GaugeMetricFamily("outrider_members", "Members by state; those that are gone are not counted.",
+        family = GaugeMetricFamily("outrider_members", "Members by state, without those that are gone.",
                                    labels=(*JOB, "state"))  # fmt: skip
         for job in self._jobs:
             counts = Counter(
@@ -88,13 +89,14 @@ class _Replica(Collector):
     def collect(self) -> Iterator[Metric]:
         if self._leads is None:
             return
-        yield GaugeMetricFamily("outrider_leader", "1: this replica is the master.", value=int(self._leads))
+        yield GaugeMetricFamily("outrider_leader", "1 if this replica is the master.", value=int(self._leads))
         family = CounterMetricFamily(
             "outrider_api_requests",
-            "Requests to the API server, as RBAC names them; code 0: it was not reached.",
+            "Requests to the API server, as RBAC names them; code 0 if it was not reached.",
             labels=("verb", "group", "resource", "code"),
         )
-        yield _family(family, ((*asked, str(code), count) for (asked, code), count in sorted(self._requests.items())))
+        rows = ((*request, str(code), count) for (request, code), count in sorted(self._requests.items()))
+        yield _family(family, rows)
         what = "Sidecars that the master rejected, by reason."
         rejected = CounterMetricFamily("outrider_sidecars_rejected", what, labels=("reason",))
         yield _family(rejected, sorted(self._refused.items()))
@@ -108,7 +110,7 @@ def _faults(job: Job) -> Counter[str]:
 
 
 def _family(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[tuple[str | float, ...]]) -> Metric:
-    """A row: the values of the labels, and the value."""
+    """Adds rows to the family; a row has the values of the labels, then the metric's value."""
     for *labels, value in rows:
         family.add_metric([str(label) for label in labels], float(value))
     return family
@@ -120,22 +122,22 @@ def _job(job: Job) -> tuple[str, str]:
 
 
 GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
-    ("members_desired", "Members that the job is to have.", lambda job, now: job.target, sum),
-    ("world_size", "Worker processes of the world, 0 where there is none.",
+    ("members_desired", "Desired number of members.", lambda job, now: job.target, sum),
+    ("world_size", "Number of ranks of the running generation, 0 if none runs.",
      lambda job, now: job.world.world_size if job.world is not None else 0, sum),
-    ("step", "The highest step that was ever made.", lambda job, now: job.progress.high_step, max),
-    ("round_trip_seconds", "Of probes between members, the quarter quantile.",
+    ("step", "Highest step reached.", lambda job, now: job.progress.high_step, max),
+    ("round_trip_seconds", "Lower quartile of the round-trip times between members.",
      lambda job, now: job.links.usual or None, max),
-    ("links_down", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.reported), sum),
-    ("goodput_ratio", "New steps times the median step time, over the time since the job began.",
+    ("links_down", "Pairs of members that cannot reach each other.", lambda job, now: len(job.links.reported), sum),
+    ("goodput_ratio", "New steps times the median step time, divided by the time since the job started.",
      status_document.goodput, max),
 )  # fmt: skip
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (
-    ("generations", "Worlds that were agreed on.", lambda job, now: job.number),
+    ("generations", "Generations formed.", lambda job, now: job.number),
     ("restarts", "Generations after the first.", lambda job, now: max(0, job.number - 1)),
     (
         "seconds_lost",
-        "From the last step before each fault to the first new one.",
+        "Seconds from the last step before each fault to the first new step.",
         lambda job, now: job.progress.seconds_lost,
     ),
 )

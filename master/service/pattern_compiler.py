@@ -1,9 +1,9 @@
-"""Compiles users' patterns in a process of its own, because `re` knows no limit of time. The master's loop, on which
-the webhook answers and the Lease is renewed, compiles none.
+"""Compiles users' patterns in a separate process, because `re` has no time limit.
 
-Each pattern is compiled once; what was found is kept. The process writes a line for each as it goes, and its own timer
-of processor time ends it at one that takes too long, so that the first without a line is that one. One runs at a time,
-and gives way to the master.
+The master's loop, which answers webhook requests and renews the Lease, compiles none. Each pattern is compiled once,
+and its verdict is cached. The process writes a line for each pattern as it proceeds; its own CPU timer ends it at one
+that takes too long, so that the first pattern without a line is the slow one. One such process runs at a time, at a
+lower priority than the master.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.patterns import Verdict, Verdicts, judge, of_job, too_slow
 
 MOST_CPU = 0.1
-"""Seconds for one pattern: an ordinary one takes a few milliseconds."""
+"""Most CPU seconds for one pattern: an ordinary one takes a few milliseconds."""
 MOST_MEMORY = 1 << 30
 SECONDS = 60.0
-"""By the clock, for one pattern: that process gives way to all others, and on a busy node it may wait for long."""
+"""Most wall-clock seconds for one pattern: the process has low priority, and may wait for long on a busy node."""
 KEPT = 4096
-"""Patterns whose verdicts are kept, of all jobs: of at most 1,000 characters each."""
+"""Most cached verdicts, over all jobs; a pattern has at most 1,000 characters."""
 ROOT = Path(outrider.__file__).parents[1]
 
 
 class NotJudged(Exception):
-    """The process could not be run, or not to its end, by no fault of the patterns."""
+    """The process could not be started, or did not finish, for a reason other than the patterns."""
 
 
 class Patterns:
@@ -48,18 +48,18 @@ class Patterns:
         return self._found
 
     def unknown(self, job: Document) -> list[str]:
-        """Those that have to be compiled first; none where one is known that refuses the job anyway."""
+        """Patterns of the job that must be compiled first; empty if a known one causes the job's refusal anyway."""
         texts = of_job(job)
         if any(text in self._found and self._found[text].is_slow for text in texts):
             return []
         return [text for text in texts if text not in self._found]
 
     async def learn(self, job: Document) -> None:
-        """Raises NotJudged; what was found before that is kept."""
+        """Compiles the job's unknown patterns. Raises NotJudged; verdicts found before that are kept."""
         if not self.unknown(job):
             return
         async with self._turn:
-            texts = self.unknown(job)  # another one may have had the same
+            texts = self.unknown(job)  # another job may have had the same patterns meanwhile
             if texts:
                 await self._judge(texts)
 
@@ -82,7 +82,7 @@ class Patterns:
             await process.wait()
         if (missing := next(left, None)) is not None:
             if ended != -signal.SIGPROF:
-                raise NotJudged(f"the process that compiles patterns ended with {ended}")
+                raise NotJudged(f"the process that compiles patterns ended with exit code {ended}")
             self._keep(missing, too_slow(self._most_cpu))
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -94,7 +94,7 @@ class Patterns:
                 env=environment,
             )  # fmt: skip
         except OSError as error:
-            raise NotJudged(f"no process could be started to compile patterns: {error}") from error
+            raise NotJudged(f"the process that compiles patterns could not be started: {error}") from error
 
     def _keep(self, text: str, verdict: Verdict) -> None:
         self._found[text] = verdict
@@ -103,7 +103,7 @@ class Patterns:
 
 
 def main() -> None:
-    """The process. SIGPROF ends it where nobody handles it."""
+    """Runs the compiling process, which an unhandled SIGPROF ends at a slow pattern."""
     most_cpu = float(sys.argv[1])
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -111,7 +111,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_PROF, most_cpu)
         verdict = judge(text)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(astuple(verdict)), flush=True)  # a line is shorter than what a pipe takes at once
+        print(json.dumps(astuple(verdict)), flush=True)  # a line is short enough to be written to the pipe atomically
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What the master wants of whatever holds its members and its records. That is a Kubernetes cluster, or the node and
-the folder of a local job.
+"""The master's interface to its platform: a Kubernetes cluster, or the node and folder of a local job.
 
-A platform tells what it has (`PodsListed` first, and again after each break, then `PodSeen` and `PodGone`) and does
-`CreatePod` and `DeletePod`. Both may raise, which becomes ActionFailed; that they have worked is seen, not returned.
+A platform reports its pods (`PodsListed` first, and again after each break, then `PodSeen` and `PodGone`), and performs
+`CreatePod` and `DeletePod`. An exception of either becomes ActionFailed; success is seen in later reports, not
+returned.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Platform(Protocol):
     async def write_replicas(self, action: WriteReplicas) -> None: ...
 
     def ended(self, exit_code: int) -> None:
-        """The job is over, with this exit code."""
+        """Reports that the job is over, with this exit code."""
 
 
 class Keeper(Protocol):
-    """Keeps what users read and the next master needs."""
+    """Stores the status and events, for users and for the next master."""
 
     def save_status(self, status: Mapping[str, object]) -> Awaitable[None] | None:
-        """Saved when it returns, or when what it returns is done."""
+        """Saves the status; it is saved on return, or when the returned awaitable is done."""
 
     def add(
         self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: dict[str, Any]
     ) -> None:
-        """One event for the user."""
+        """Emits one event for the user."""

@@ -1,4 +1,4 @@
-"""The bodies of requests, read so that whoever sends slowly keeps neither memory nor anybody else from an answer."""
+"""Reads request bodies so that slow senders neither hold memory nor delay other requests."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import asyncio
 from aiohttp import web
 
 SMALL_BYTES = 64 * 1024
-"""What a connection buffers in any case: a body that says it is no larger, as nearly every pod's, needs no room."""
+"""Size in bytes that every connection buffers anyway: a body that declares no more, as nearly all pods', is not
+limited."""
 LARGE_AT_ONCE = 16
-"""Of up to 8 MiB: a quarter of the memory that a webhook's container has."""
+"""Most larger bodies (up to 8 MiB) that are read at once: together a quarter of the webhook container's memory."""
 READ_SECONDS = 2.0
-"""Half of what the webhook has to decide."""
+"""Time-out for a body in seconds, half of the webhook's time for a decision."""
 
 
 class Unread(Exception):
-    """The body was given up; the message says why."""
+    """The body could not be read; the message says why."""
 
 
 class Bodies:
     def __init__(self, seconds: float = READ_SECONDS) -> None:
         self._seconds = seconds
         self._large: dict[asyncio.Timeout, None] = {}
-        """The oldest first."""
+        """Time-outs of the large bodies that are being read, the oldest first."""
 
     async def read(self, http: web.Request) -> bytes:
-        """Raises Unread where it takes too long, or ends early."""
+        """Reads the body. Raises Unread if it takes too long, or ends early."""
         limit = asyncio.timeout(self._seconds)
         is_large = not _is_small(http)
         try:
@@ -35,17 +36,17 @@ class Bodies:
                     self._large[limit] = None
                 return await http.read()
         except TimeoutError as error:
-            why = f"was not there after {self._seconds:g} s"
+            why = f"did not arrive within {self._seconds:g} s"
             if is_large and limit not in self._large:
-                why = f"gave way to a later one: {LARGE_AT_ONCE} large ones are read at once"
+                why = f"was dropped for a later one: at most {LARGE_AT_ONCE} large bodies are read at once"
             raise Unread(f"the body from {http.remote} {why}") from error
         except ConnectionError as error:
-            raise Unread(f"{http.remote} hung up before its body was there") from error
+            raise Unread(f"{http.remote} disconnected before its body was complete") from error
         finally:
             self._large.pop(limit, None)
 
     def _make_room(self) -> None:
-        """Who comes last never waits: the API server sends a body within milliseconds, so the oldest is the slowest."""
+        """Drops the oldest body: the API server sends a body within milliseconds, so the oldest is the slowest."""
         while len(self._large) >= LARGE_AT_ONCE:
             oldest = next(iter(self._large))
             del self._large[oldest]
@@ -54,6 +55,6 @@ class Bodies:
 
 
 def _is_small(http: web.Request) -> bool:
-    """By what it says of itself, which the parser holds it to; one that is compressed may become anything."""
-    is_as_it_says = "Transfer-Encoding" not in http.headers and "Content-Encoding" not in http.headers
-    return is_as_it_says and (http.content_length or 0) <= SMALL_BYTES
+    """Whether the declared size is small; the parser enforces it, except for a compressed body, which may grow."""
+    is_exact = "Transfer-Encoding" not in http.headers and "Content-Encoding" not in http.headers
+    return is_exact and (http.content_length or 0) <= SMALL_BYTES

@@ -1,4 +1,4 @@
-"""What a master is told at its start, from its environment."""
+"""Reads a local master's settings from its environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outrider.wire.ids import JobName
 class Settings:
     job: JobName
     job_uid: str
-    """The marker of every process of this run of the job; empty where nothing is to be swept."""
+    """Mark of every process of this run of the job; empty if none are to be killed at its end."""
     folder: Path
     spec: JobSpec
     bind: str
@@ -32,7 +32,7 @@ def platform_of(environment: Environment) -> str:
 
 
 def read(environment: Environment) -> Settings:
-    """Raises WrongSetting, which names the variable and says what it may be."""
+    """Reads the settings. Raises WrongSetting, which names the variable and its allowed values."""
     platform_of(environment)
     spec = spec_of(environment.document("OUTRIDER_SPEC"))
     return Settings(

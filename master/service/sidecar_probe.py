@@ -1,8 +1,7 @@
-"""The master's own probe of a sidecar: the same datagram and echo that sidecars exchange
-(`sidecar/shell/peer_probes.py`).
+"""The master's own probe of a sidecar, with the same datagram and echo as between sidecars.
 
-It answers whether a member that has fallen silent still runs, where no peer can be asked. Loss is expected, so it is
-sent a few times.
+(See `sidecar/shell/peer_probes.py`.) It shows whether a silent member still runs if no peer can probe it. Datagrams may
+get lost, so it is sent a few times.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ class _Asking(asyncio.DatagramProtocol):
             self.answered.set()
 
     def error_received(self, exc: Exception) -> None:
-        """A refused datagram is no answer, and is noticed by its absence."""
+        """Does nothing: a refused datagram is noticed by the missing answer."""
 
 
 async def reach(address: str, port: int, seconds: float = SECONDS) -> bool:
-    """Whether a sidecar answers there within so many seconds; an address that cannot be is not reached."""
+    """Whether a sidecar answers within `seconds`; false also for an invalid address."""
     loop = asyncio.get_running_loop()
     try:
         transport, asking = await loop.create_datagram_endpoint(_Asking, remote_addr=(address, port))

@@ -1,13 +1,13 @@
-"""The master's end of its sidecars' connections: who may speak, and as whom.
+"""The master's end of its sidecars' connections: authenticates them, and turns their messages into events.
 
-A connection is nobody until a Hello that the door lets in came over it; then it is that member's session, and every
-message is an event of it, for the job that the Hello named. Nothing that a stranger sends reaches the core. A refusal
-is told to the other side in one sentence, counted, and logged once per connection, so that a flood of nonsense is one
-line; and it costs nobody else anything. A Hello over a connection whose last one is not decided yet is passed over, but
-for what a member says anew of itself.
+A connection is unauthenticated until a Hello over it has been admitted by the door. Then it is that member's session,
+and each message becomes an event of the job that the Hello named. No message of an unauthenticated connection reaches
+the core. A refusal is sent to the other side as one sentence, counted, and logged once per connection, so that a flood
+is one line and affects no other connection. While a Hello is undecided, further ones of the same connection are
+dropped, except that a repeat with the same credentials replaces it.
 
-A connection that the core has closed may say Hello again, and is a new session then: names of sessions are not reused.
-A message that cannot be read from a member that could be is a newer version's, and is passed over.
+A connection whose session the core has closed may send Hello again, for a new session; session names are not reused. An
+unreadable message of an authenticated member comes from a newer version, and is ignored.
 """
 
 from __future__ import annotations
@@ -33,56 +33,56 @@ from outrider.wire.messages.directions import FromMaster, FromSidecar
 from outrider.wire.messages.membership import Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
-SERVED_AGAIN = "its master serves this job again: who are you?"
-NAMELESS = "this connection has not said yet which member it is"
+SERVED_AGAIN = "the master serves this job again: send Hello"
+NAMELESS = "this connection has not sent Hello yet"
 CAN_BE_MISSED = frozenset(
     {"", "Report", "Saved", "DataSaid", "LineMatched", "PatternDropped", "Remembered", "Probed", "Ping", "Pong"}
 )
-"""Messages that the next one replaces, or that only tell something; empty: what is no message of ours."""
+"""Messages that may be dropped: the next one replaces them, or they only inform; empty: not a message of ours."""
 MESSAGES, MESSAGES_A_SECOND = 1000, 100
-"""What a member may say at once, and a second. A report a second is usual; a script that saves in each of 50 steps a
-second says so 50 times."""
+"""Most messages of a member in a burst and per second. One report a second is usual; a script that saves in each of 50
+steps a second sends 50."""
 BYTES, BYTES_A_SECOND = 4 << 20, 256 << 10
 OF_STRANGER = (20, 2, 256 << 10, 64 << 10, 64 << 10)
-"""Of a connection that is nobody's yet, which has a Hello to say: with the longest token it is not half as long."""
-TOO_MUCH = "this member has said too much in a short time, and is heard again in {:.0f} s"
+"""Rate limit of an unauthenticated connection, which only sends Hello: with the longest token, less than half of it."""
+TOO_MUCH = "this member has sent too much in a short time; it is served again in {:.0f} s"
 HEARD_AGAIN = 15.0
-"""Seconds: both buckets are above nothing by then."""
+"""Seconds after which both buckets of the rate limit are positive again."""
 ALLOWANCES_KEPT = 1000
-"""Of members that are away, beyond which those that are full again are forgotten."""
+"""Number of disconnected members' rate limits, beyond which those that are full again are dropped."""
 SESSIONS_WITH_COMPLAINTS = 1000
-"""Beyond so many, connections that were complained about are forgotten, and may be complained about again."""
+"""Most connections that are remembered as logged; beyond that the oldest may be logged again."""
 
 log = logging.getLogger("sidecars")
 
 OnRefused = Callable[[MemberId | None, str], None]
-"""Whom the connection is; the sentence, which may hold a stranger's text."""
+"""Called with the connection's member (None: unauthenticated) and the reason, which may contain an intruder's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A member of a job: where its messages go, and the ticket that each Welcome brings: it need not prove again who it
-    is."""
+    """An authenticated member: the receiver of its events, and the ticket for each Welcome, by which it authenticates
+    again."""
 
     put: Callable[[Event], None]
     ticket: Callable[[], str] = str
 
 
 class ForGood(str):
-    """The reason why a Hello is refused, and why asking again will not help: its member ends."""
+    """The reason why a Hello is refused for good, so that its member ends."""
 
     __slots__ = ()
 
 
 class HandsOff(str):
-    """The reason why a job's members are served by nobody for now: they leave what runs in them alone."""
+    """The reason why no master serves a job's members for now; they leave their worker processes running."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Not now: `reason` is told to the other side, `detail` goes into the log alone; `kind` is how it is counted."""
+    """A refusal for now: `reason` is sent to the other side, `detail` is only logged, `kind` is the counter's label."""
 
     reason: str
     kind: str
@@ -92,28 +92,28 @@ class Denied:
 
 Verdict = Admitted | Denied | ForGood | HandsOff
 Decide = Callable[[Verdict], None]
-"""Takes the verdict on a Hello."""
+"""Called with the verdict on a Hello."""
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """The other end, as a door may remember it."""
+    """What a door remembers of one connection."""
 
     address: str
     is_gone: bool = False
     refused_tokens: int = 0
     asks_at: float = 0.0
-    """When its next token is looked at, by the loop's clock."""
+    """When its next token may be reviewed, by the loop's clock."""
     proved: tuple[str, str, str] = ("", "", "")
-    """Job, uid and token of the last Hello whose token was a good one, until `proved_until`."""
+    """Job, uid and token of the last Hello whose token was accepted, valid until `proved_until`."""
     proved_until: float = 0.0
 
 
 class Door(Protocol):
-    """Who is who it says it is."""
+    """Authenticates members."""
 
     def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
-        """Decides now or later, once."""
+        """Calls `decide` once, now or later."""
 
 
 class TokenDoor:
@@ -133,15 +133,15 @@ class TokenDoor:
 
 
 class Sidecars:
-    """Many connections behind one ROUTER socket."""
+    """All connections of sidecars, over one ROUTER socket."""
 
     def __init__(self, keys: KeyPair, door: Door, on_refused: OnRefused) -> None:
         self._door = door
         self._on_refused = on_refused
         self.refused: Counter[str] = Counter()
-        """Hellos, and what should have been one, by why they were refused."""
-        self._asked: dict[str, Hello] = {}
-        """Those that are not decided yet, one of a connection."""
+        """Number of refused Hellos (and messages in their place), by reason."""
+        self._undecided: dict[str, Hello] = {}
+        """Hellos that are not decided yet, one for each connection."""
         self._others: dict[str, Connection] = {}
         self._admitted: dict[str, Admitted] = {}
         self._sessions: dict[str, str] = {}
@@ -151,25 +151,25 @@ class Sidecars:
         self._newest: dict[tuple[JobName, MemberId], int] = {}
         self._closed: set[str] = set()
         self._away: dict[str, JobName] = {}
-        """Connections of members that were told to leave alone what runs in them."""
+        """Connections of members that leave their worker processes running without a master (`HandsOff`)."""
         self._reminded: set[str] = set()
         self._complained: dict[str, None] = {}
         self._counter = 0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._allowances: dict[tuple[JobName, MemberId], RateLimit] = {}
-        """Who comes again has what it had left."""
+        """Rate limits by member, which persist over reconnections."""
         limits = Limits(lambda: RateLimit(*OF_STRANGER), _can_be_missed, self._cut)
         self._router = Router(self._context, keys, self._heard, self._ended, limits)
 
     def bind(self, endpoint: str) -> str:
-        """The endpoint as it became; zmq.ZMQError where it cannot be bound."""
+        """Binds the socket and returns the actual endpoint. Raises zmq.ZMQError if that fails."""
         return self._router.bind(endpoint)
 
     def drain(self) -> int:
         return self._router.drain()
 
     def send(self, session: str, message: FromMaster) -> None:
-        """Unreachable where the session is closed or its connection takes no more."""
+        """Sends a message. Raises Unreachable if the session is closed or its connection accepts no more."""
         connection = self._connections.get(session)
         if connection is None:
             raise Unreachable(f"session {session} is closed")
@@ -178,7 +178,7 @@ class Sidecars:
         self._router.send(connection, encode(message))
 
     def close_session(self, session: str) -> None:
-        """What still comes over its connection is passed over, until it says Hello again."""
+        """Closes the session; further messages of its connection are ignored until the next Hello."""
         connection = self._connections.pop(session, None)
         if connection is not None:
             del self._sessions[connection], self._members[connection], self._admitted[connection]
@@ -186,14 +186,14 @@ class Sidecars:
             self._give_up_name(connection)
 
     def turn_away(self, job: JobName, reason: HandsOff) -> None:
-        """No member of this job is served any more, and each is told why, until it is invited."""
+        """Stops serving the members of this job until `invite`, and sends each the reason."""
         for connection, (of, _member) in list(self._names.items()):
             if of == job and connection in self._sessions:
                 self.close_session(self._sessions[connection])
                 self._leave_alone(connection, job, reason)
 
     def invite(self, job: JobName) -> None:
-        """Its members say Hello again at once."""
+        """Asks the members of this job to send Hello again at once."""
         for connection in [connection for connection, of in self._away.items() if of == job]:
             del self._away[connection]
             self._answer(connection, Refused(SERVED_AGAIN, 0.0))
@@ -203,7 +203,7 @@ class Sidecars:
         self._answer(connection, Refused(reason, RETRY_AFTER, hands_off=True))
 
     def close(self) -> None:
-        """What was said last is given a moment to leave."""
+        """Closes the socket, after up to 0.5 s for the last messages to be sent."""
         self._router.close(linger_milliseconds=500)
         self._context.term()
 
@@ -218,28 +218,28 @@ class Sidecars:
             self._hello(connection, message)
         elif connection in self._sessions:
             self._admitted[connection].put(SidecarSaid(self._sessions[connection], message))
-        elif connection not in self._closed and connection not in self._asked:
+        elif connection not in self._closed and connection not in self._undecided:
             self._remind(connection, message)
 
     def _hello(self, connection: str, hello: Hello) -> None:
-        known, undecided = self._members.get(connection), self._asked.get(connection)
+        known, undecided = self._members.get(connection), self._undecided.get(connection)
         if known is not None and known != hello.member:
-            reason = f"this connection is {known}, and says now that it is {hello.member[:80]!r}"
+            reason = f"this connection belongs to {known}, but its Hello names {hello.member[:80]!r}"
             self._refuse(connection, known, Denied(reason, "member"))
         elif undecided is None:
-            self._asked[connection] = hello
+            self._undecided[connection] = hello
             if (other := self._others.get(connection)) is None:
                 other = self._others[connection] = Connection(self._router.address_of(connection))
             self._door.admit(hello, lambda verdict: self._decided(connection, verdict), other)
-        elif _who(undecided) == _who(hello):
-            self._asked[connection] = hello
+        elif _credentials(undecided) == _credentials(hello):
+            self._undecided[connection] = hello
         else:
             self.refused["early"] += 1
 
     def _decided(self, connection: str, verdict: Verdict) -> None:
-        hello = self._asked.pop(connection, None)
+        hello = self._undecided.pop(connection, None)
         if hello is None:
-            return  # the connection has ended meanwhile
+            return  # the connection has closed meanwhile
         if isinstance(verdict, HandsOff):
             self._leave_alone(connection, hello.job, verdict)
         elif isinstance(verdict, ForGood):
@@ -250,7 +250,7 @@ class Sidecars:
             self._bind_session(connection, hello, verdict)
 
     def _bind_session(self, connection: str, hello: Hello, admitted: Admitted) -> None:
-        """A Hello that was held up on the way, over a connection that its member has replaced since, is passed over."""
+        """Makes the connection the member's session, unless the member has opened a newer connection since."""
         name = (hello.job, hello.member)
         if int(connection) < self._newest.get(name, 0):
             self._closed.add(connection)
@@ -286,10 +286,10 @@ class Sidecars:
         member = self._members.get(connection)
         job = self._names[connection][0] if connection in self._names else "a job that is over"
         if member is None:
-            who = f"a stranger at {self._router.address_of(connection)}"
-            self._complain(connection, None, f"a connection was hung up: {who} has said too much in a short time")
-        else:  # which comes again after a while only
-            self._on_refused(member, f"a connection was hung up: {member} of {job} has said too much in a short time")
+            who = f"an unauthenticated client at {self._router.address_of(connection)}"
+            self._complain(connection, None, f"a connection was closed: {who} has sent too much in a short time")
+        else:  # logged each time, as the member can reconnect only after a while
+            self._on_refused(member, f"a connection was closed: {member} of {job} has sent too much in a short time")
 
     def _give_up_name(self, connection: str) -> None:
         name = self._names.pop(connection, None)
@@ -303,7 +303,7 @@ class Sidecars:
         self._reminded.discard(connection)
         self._complained.pop(connection, None)
         self._members.pop(connection, None)
-        self._asked.pop(connection, None)
+        self._undecided.pop(connection, None)
         if (other := self._others.pop(connection, None)) is not None:
             other.is_gone = True
         session, admitted = self._sessions.pop(connection, None), self._admitted.pop(connection, None)
@@ -312,18 +312,20 @@ class Sidecars:
             admitted.put(SidecarDisconnected(session))
 
     def _remind(self, connection: str, message: FromSidecar) -> None:
-        """What was on its way as a link broke may come over the next one before its Hello: no fault of anybody's, and
-        nothing to be told. Whoever forgets to say Hello is asked for it, once."""
+        """Requests a Hello once from a connection that sends another message first.
+
+        That is not an error: messages in flight when a link broke may arrive over the next one before its Hello.
+        """
         if connection in self._reminded:
             return
         self._reminded.add(connection)
-        log.info("connection %s: %s came before Hello", connection, type(message).__name__)
+        log.info("connection %s: %s arrived before Hello", connection, type(message).__name__)
         self._answer(connection, Refused(NAMELESS, 0.0))
 
     # -- what is refused --------------------------------------------------------------------------------------------
     def _pass_over(self, connection: str, complaint: str) -> None:
         if connection in self._sessions:
-            self._complain(connection, self._members[connection], f"a message was passed over: {complaint}")
+            self._complain(connection, self._members[connection], f"a message was ignored: {complaint}")
         elif connection not in self._closed:
             self._refuse(connection, None, Denied(complaint, "unreadable"))
 
@@ -337,7 +339,7 @@ class Sidecars:
         try:
             self._router.send(connection, encode(refusal))
         except Unreachable as error:
-            log.info("the refusal could not be told: %s", error)
+            log.info("sending a refusal failed: %s", error)
 
     def _complain(self, connection: str, member: MemberId | None, reason: str) -> None:
         if connection in self._complained:
@@ -352,6 +354,6 @@ def _can_be_missed(beginning: bytes) -> bool:
     return name_at(beginning) in CAN_BE_MISSED
 
 
-def _who(hello: Hello) -> tuple[str, ...]:
-    """What a door decides by."""
+def _credentials(hello: Hello) -> tuple[str, ...]:
+    """The fields of a Hello by which a door decides."""
     return hello.job, hello.member, hello.uid, hello.token, hello.ticket

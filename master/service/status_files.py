@@ -1,8 +1,8 @@
-"""What users read about a job: `status.json`, replaced as a whole, and `events.jsonl`, which only grows.
+"""A local job's files for users: `status.json`, replaced as a whole, and `events.jsonl`, which only grows.
 
-Both outlive the master: the next one takes its state from the first and counts on in the second. A line that a killed
-master left half written is ended, so that the next one begins on a line of its own. Events that a full disk does not
-take are kept and written when there is room; who follows them hears of them at once.
+Both outlive the master: the next master takes its state from the first, and continues the numbers of the second. If a
+killed master left a line half written, the next one starts a new line. Events that do not fit on a full disk are kept
+in memory and written when there is room; followers get them at once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 EVENTS_KEPT = 10_000
 MOST_UNWRITTEN = 4 << 20
-"""Bytes of events that wait for room; a disk that stays full does not get those that come beyond."""
+"""Most bytes of events that wait for room on the disk; further ones are not written."""
 
 Line = dict[str, Any]
 
 
 class Records:
-    """The files of one job. `follow` gives the events as they come."""
+    """The files of one job; `follow` yields the events as they come."""
 
     def __init__(self, folder: Path) -> None:
         self._status = folder / "status.json"
@@ -39,7 +39,7 @@ class Records:
 
     # -- status -----------------------------------------------------------------------------------------------------
     def saved_status(self) -> dict[str, object] | None:
-        """The status that an earlier master of this run left; None where there is none that can be read."""
+        """The status that an earlier master of this run left; None if none can be read."""
         try:
             found = json.loads(self._status.read_bytes())
         except (OSError, ValueError):
@@ -68,7 +68,7 @@ class Records:
         if len(self._unwritten) < MOST_UNWRITTEN:
             self._unwritten += json.dumps(line).encode() + b"\n"
         self._write()
-        self._tell()
+        self._notify()
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):
@@ -79,7 +79,7 @@ class Records:
         return [line for line in self._events if line["seq"] > seq]
 
     async def follow(self, seq: int) -> AsyncIterator[Line]:
-        """Events beyond `seq`, until the job's records are closed."""
+        """Yields the events after `seq`, until the records are closed."""
         while True:
             news, closed = self._news, self._closed
             for line in self.after(seq):
@@ -94,11 +94,11 @@ class Records:
             self._closed = True
             self._write()
             os.close(self._file)
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
-        told, self._news = self._news, asyncio.Event()
-        told.set()
+    def _notify(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
 
 def _read_lines(path: Path) -> list[Line]:

@@ -1,9 +1,9 @@
-"""The cgroups of a job's isolated members, of version 1 or 2. Each member has one for its trainer, as a container has.
+"""The cgroups (version 1 or 2) of a job's isolated members: one for each member's trainer, as a container has.
 
-They are `outrider-job-<uid>/<member>` in every hierarchy with one of `CONTROLLERS`: below the group of this process in
-version 1; at the top in version 2, where a group with processes in it cannot have groups with limits below it. A group
-does not end by itself, and so each job has one more, `keeper`, with the process that removes them all. A job whose
-keeper's group is empty is dead, and the next job removes what it has left.
+They are `outrider-job-<uid>/<member>` in every hierarchy with one of `CONTROLLERS`: in version 1 below the group of
+this process, in version 2 at the top, because there a group with processes cannot have groups with limits below it. A
+group does not end by itself, so each job has one more, `keeper`, with the process that removes them all. A job whose
+keeper's group is empty is dead, and the next job removes its groups.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONTROLLERS = {"cpu", "cpuacct", "memory"}
-"""Of version 1; `cpuacct` limits nothing, and says what a member has used."""
+"""Controllers of version 1; `cpuacct` limits nothing but measures a member's use."""
 PERIOD = 100_000
-"""Microseconds over which a limit of cpu counts: the kernel's default, and the kubelet's."""
+"""Period of CPU limits in microseconds: the default of the kernel and the kubelet."""
 PREFIX, KEEPER = "outrider-job-", "keeper"
 
 
 class LimitImpossible(OSError):
-    """The machine's cgroups cannot hold a limit that was asked for."""
+    """The machine's cgroups do not support a requested limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one member's trainer, with all that it starts."""
+    """Limits of one member's trainer with all its processes."""
 
     cpus: float | None = None
     memory: int | None = None
-    """Bytes."""
+    """Memory limit in bytes."""
 
     def files(self) -> dict[str, dict[str, str]]:
-        """What is written where, by limit; each version of cgroups has its own names."""
+        """The files to write and their contents, by limit; each version of cgroups has its own file names."""
         found = {}
         if self.cpus is not None:
-            quota = str(max(1000, round(self.cpus * PERIOD)))  # the kernel takes no less
+            quota = str(max(1000, round(self.cpus * PERIOD)))  # the kernel's minimum is 1000
             found["cpu"] = {"cpu.cfs_quota_us": quota, "cpu.max": f"{quota} {PERIOD}"}
         if self.memory is not None:
             size = str(self.memory)
@@ -45,7 +45,8 @@ class Limits:
 
 
 class JobGroups:
-    """Raises OSError where groups cannot be made here; `remove` never does."""
+    """The groups of one job. The constructor and `make` raise OSError if groups cannot be created; `remove` never
+    does."""
 
     def __init__(self, job_uid: str, limits: Limits) -> None:
         self._limits = limits
@@ -56,7 +57,7 @@ class JobGroups:
             _make(folder / KEEPER)
 
     def make(self, member: str) -> list[Path]:
-        """The member's groups, with their limits."""
+        """Creates the member's groups with their limits."""
         made = [folder / member for folder in self.folders]
         for group in made:
             _make(group)
@@ -65,21 +66,21 @@ class JobGroups:
             found = [(path, value) for path, value in places if path.exists()]
             if not found:
                 raise LimitImpossible(
-                    f"the cgroups of this machine have no {limit} controller that could limit a member"
+                    f"the {limit} of members cannot be limited: this machine's cgroups have no {limit} controller"
                 )
             for path, value in found:
                 path.write_text(value)
         return made
 
     def remove(self, member: str) -> None:
-        """As far as its processes have ended; the keeper does the rest."""
+        """Removes the member's groups if its processes have ended; the keeper removes the rest."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 (folder / member).rmdir()
 
 
 def hierarchies(mounts: str, own: str) -> list[Path]:
-    """Where groups are made, from /proc/self/mounts and /proc/self/cgroup: version 1 where it has the controllers."""
+    """Folders for groups, from /proc/self/mounts and /proc/self/cgroup: of version 1 if it has the controllers."""
     rows = [line.split() for line in mounts.splitlines()]
     paths = {
         kind: path for _, kinds, path in (line.split(":", 2) for line in own.splitlines()) for kind in kinds.split(",")
@@ -93,10 +94,10 @@ def hierarchies(mounts: str, own: str) -> list[Path]:
 
 
 def _make(group: Path) -> None:
-    """Groups of version 2 have controllers only as far as those above pass them on."""
+    """Creates a group, and enables its controllers (version 2) in the groups above it."""
     for folder in (group.parent, group):
         folder.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # none, or not to be had: it is told where a limit needs it
+        with contextlib.suppress(OSError):  # no such controller: reported if a limit needs it
             if folder is group.parent and (folder / "cgroup.subtree_control").exists():
                 (folder.parent / "cgroup.subtree_control").write_text("+cpu +memory")
                 (folder / "cgroup.subtree_control").write_text("+cpu +memory")
@@ -104,7 +105,7 @@ def _make(group: Path) -> None:
 
 def _remove_the_dead(base: Path) -> None:
     for folder in base.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # processes of it are still there
+        with contextlib.suppress(OSError):  # its processes are still running
             keeper = folder / KEEPER / "cgroup.procs"
             if not keeper.exists() or not keeper.read_text():
                 for group in (*(Path(entry) for entry in os.scandir(folder) if entry.is_dir()), folder):

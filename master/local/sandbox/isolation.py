@@ -1,13 +1,13 @@
-"""`outrider run --isolate`. Each member of a local job gets a machine of its own, as far as the kernel has it.
+"""`outrider run --isolate`: gives each member of a local job its own machine, as far as the kernel can.
 
-A member lives in a *sandbox*, made as that of a pod is: namespaces for network, pids, mounts, IPC and host name, held
-by one process that does nothing and is pid 1 there, and a cgroup for its trainer. The sandboxes of a job are joined by
-a *hub*, a network namespace with a bridge, of which one cable leads out to this machine, where the master is.
+A member runs in a *sandbox*, built like a pod's: namespaces for network, pids, mounts, IPC and host name, held by one
+idle process that is pid 1 there, and a cgroup for its trainer. A *hub* connects the sandboxes of a job: a network
+namespace with a bridge, and one veth pair to this machine, where the master runs.
 
-Nothing has to be cleaned up, so nothing can be forgotten: no namespace has a name, and each goes with its last process,
-and with it every interface and rule in it. Pid 1 of a sandbox is killed by the kernel with the command, and takes all
-of the sandbox with it. The hub's keeper reads from a pipe that closes when the command ends, however that happens, and
-removes the cgroups before it ends too.
+Nothing needs to be cleaned up: no namespace has a name, so each disappears with its last process, and with it all its
+interfaces and rules. The kernel kills pid 1 of a sandbox together with the command, which ends all of the sandbox. The
+hub's keeper reads from a pipe that closes when the command ends, for whatever reason, and then removes the cgroups
+before it ends too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from outrider.master.local.spawning import Child
 
 TOOLS = {"ip": "iproute2", "mount": "util-linux", "unshare": "util-linux", "nsenter": "util-linux"}
 POOL, PREFIX = IPv4Network("198.18.0.0/15"), 21
-"""The addresses that RFC 2544 sets aside for tests of isolated networks: 2,046 a job, for 64 jobs at once."""
+"""Addresses that RFC 2544 reserves for tests of isolated networks: 2,046 for each of at most 64 concurrent jobs."""
 POLL = 0.01
 
 KEEP = """
@@ -57,7 +57,7 @@ echo ready
 exec >/dev/null 2>&1
 read -r _ || true
 """
-"""It ends with its input; what is left of members is being killed by then."""
+"""Script of the hub's keeper. It ends with its input; by then the members' remaining processes are being killed."""
 FURNISH = """
 mount --make-rslave /
 echo "$MEMBER" >/proc/sys/kernel/hostname
@@ -73,15 +73,16 @@ echo ready
 trap '' CHLD
 exec sleep infinity </dev/null >/dev/null 2>&1
 """
-"""/proc comes last: until then it shows the hub. Orphans in the sandbox become children of its pid 1, which ignores
-their ends, so that the kernel reaps them. What is shared in memory is often named after a pid."""
+"""Script of a sandbox's pid 1. /proc is mounted last: the old one shows the hub, which the script needs. Orphans in the
+sandbox become children of its pid 1, which ignores their ends, so that the kernel reaps them. /dev/shm is private
+because shared memory is often named after a pid."""
 
 
 class Hub:
-    """Joins the sandboxes of one job. IsolationError where this machine, or this user, cannot have them."""
+    """Connects the sandboxes of one job. Raises IsolationError if this machine or user cannot create them."""
 
     def __init__(self, job: str, job_uid: str, limits: Limits, hosts: Path) -> None:
-        """`hosts`: the file that is written for the members' /etc/hosts."""
+        """`hosts`: path of the file that becomes the members' /etc/hosts."""
         check_tools()
         self.job_uid, self.hosts = job_uid, hosts
         self._members: dict[int, str] = {}
@@ -93,7 +94,7 @@ class Hub:
                 self._keeper = self._start_keeper(job, reading)
         except OSError as error:
             os.close(self._lifeline)
-            raise IsolationError(f"members cannot be isolated here: {error}") from error
+            raise IsolationError(f"members cannot be isolated on this machine: {error}") from error
         finally:
             os.close(reading)
         self.pid = self._keeper.pid
@@ -101,11 +102,11 @@ class Hub:
 
     @property
     def address(self) -> str:
-        """Of this machine, as the members see it."""
+        """Address of this machine in the members' network."""
         return str(self.subnet[1])
 
     def sandbox(self, member: str) -> Sandbox:
-        """A new one. OSError where it cannot be made."""
+        """Creates a sandbox. Raises OSError if that fails."""
         numbers = range(2, self.subnet.num_addresses - 1)
         number = next(each for each in numbers if each not in self._members)
         self._members[number] = member
@@ -117,12 +118,12 @@ class Hub:
             raise
 
     def give_back(self, number: int) -> None:
-        """The sandbox is gone."""
+        """Frees the number of a sandbox that is gone."""
         self.groups.remove(self._members.pop(number))
         self._write_hosts()
 
     async def close(self) -> None:
-        """After the last sandbox. The interface is not only told to go, but gone."""
+        """Ends the hub after the last sandbox, and waits until its interface is gone."""
         os.close(self._lifeline)
         await ended(self._keeper)
         deadline = time.monotonic() + PATIENCE
@@ -140,15 +141,17 @@ class Hub:
         return furnished(("--net",), KEEP, variables, parent_death_signal=signal.SIGCONT, stdin=reading)
 
     def _write_hosts(self) -> None:
-        """Names of all members, as the headless Service of a job gives them. Written in place: it is mounted. torch
-        asks for the name of an IPv4 address as for that of an IPv6 one."""
+        """Writes the names of all members, as a job's headless Service provides them.
+
+        The file is written in place, as it is mounted. It has IPv6 forms too, as torch resolves IPv4 addresses by them.
+        """
         known = [(self.subnet[number], member) for number, member in self._members.items()]
         rows = [f"{form}{address} {member}" for address, member in known for form in ("", "::ffff:")]
         self.hosts.write_text("\n".join(["127.0.0.1 localhost", "::1 localhost", *rows, ""]))
 
 
 class Sandbox:
-    """One member's, from its making until `close`."""
+    """The sandbox of one member, from its construction to `close`."""
 
     def __init__(self, hub: Hub, member: str, number: int) -> None:
         self._hub, self._number = hub, number
@@ -171,7 +174,7 @@ class Sandbox:
 
     @property
     def entrance(self) -> Entrance:
-        """For what is ours: a limit slows no sidecar down."""
+        """Entrance for the sidecar, to which no limit applies."""
         return Entrance(self._pidfd)
 
     @property
@@ -179,7 +182,7 @@ class Sandbox:
         return Entrance(self._pidfd, self._groups)
 
     async def close(self) -> None:
-        """Ends whatever runs in it. Once is enough."""
+        """Kills all processes in the sandbox; further calls have no effect."""
         if self._pidfd < 0:
             return
         for descriptor in (self._pidfd, *self._groups):
@@ -191,16 +194,16 @@ class Sandbox:
 
 
 def check_tools() -> None:
-    """IsolationError where isolation cannot even be tried."""
+    """Raises IsolationError if this is not root, or a tool is missing."""
     if os.geteuid() != 0:
-        raise IsolationError("only root may give members a network, pids and a cgroup of their own")
+        raise IsolationError("only root can isolate members (own network, pids and cgroup)")
     missing = [f"{tool} (of {package})" for tool, package in TOOLS.items() if not shutil.which(tool, path=TOOL_PATH)]
     if missing:
-        raise IsolationError(f"members cannot be isolated without {', '.join(missing)}")
+        raise IsolationError(f"isolating members requires {', '.join(missing)}")
 
 
 async def ended(child: Child) -> None:
-    """Returns when it is; it is killed if it takes too long."""
+    """Waits until the child has ended; kills it after `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
     while child.code is None:
         if time.monotonic() > deadline:
@@ -210,7 +213,7 @@ async def ended(child: Child) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One job of a machine at a time looks for what is free and takes it. The lock is on the network itself."""
+    """Lets one job of a machine at a time search for and take a free subnet; the lock is on the network namespace."""
     descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -220,7 +223,7 @@ def _alone() -> Iterator[None]:
 
 
 def _free_subnet() -> tuple[str, IPv4Network]:
-    """The name of an interface, and the addresses behind it."""
+    """A free interface name, and its subnet."""
     done = subprocess.run(
         ("ip", "-j", "-4", "route", "show", "table", "all"),
         capture_output=True,
@@ -234,4 +237,4 @@ def _free_subnet() -> tuple[str, IPv4Network]:
     for number, subnet in enumerate(POOL.subnets(new_prefix=PREFIX)):
         if not any(subnet.overlaps(other) for other in taken):
             return f"outrider{number}", subnet
-    raise IsolationError(f"every subnet of {POOL} has a route already")
+    raise IsolationError(f"no subnet of {POOL} is free: each already has a route")

@@ -1,9 +1,8 @@
-"""Namespaces without a name: made by the process that holds them, entered by children of this one.
+"""Unnamed namespaces, created by the process that holds them and entered by children of this process.
 
-A child that is born in another pid namespace is a child of this process all the same: its pid here, its signals, its
-end and the signal that it gets when we die are those of any child. So only a thread's next children are sent there, for
-the moment of their fork (a pid namespace is that of a process's children, never its own); the rest they enter by
-themselves.
+A child that is forked into another pid namespace is still a child of this process: its pid here, its signals, its end,
+and its parent-death signal are as for any child. A process cannot change its own pid namespace, only that of its future
+children; so the thread switches it just for the fork. The child enters the other namespaces by itself.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from pathlib import Path
 from outrider.master.local.spawning import Child, Place
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
-"""CLONE_* of include/uapi/linux/sched.h."""
+"""The flags CLONE_* of include/uapi/linux/sched.h."""
 PATIENCE = 10.0
-"""Seconds for a namespace to be made and furnished: it takes some 30 ms on an idle machine."""
+"""Time-out in seconds for the creation and setup of a namespace, which takes some 30 ms on an idle machine."""
 TOOL_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class IsolationError(OSError):
-    """Members cannot be isolated here; the message is for the user."""
+    """Members cannot be isolated here; the message, for the user, says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Into the namespaces of a process, and into cgroups."""
+    """Starts a child in the namespaces of a process, and in cgroups."""
 
     holder: int
-    """A pidfd."""
+    """Pidfd of the process that holds the namespaces."""
     groups: tuple[int, ...] = ()
-    """Descriptors of cgroup.procs."""
+    """Descriptors of the cgroups' `cgroup.procs` files."""
 
     @contextlib.contextmanager
     def births(self) -> Iterator[None]:
@@ -56,7 +55,7 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class NewPids:
-    """The child is pid 1 of a new pid namespace, and ends with all that is in it."""
+    """Starts a child as pid 1 of a new pid namespace, whose processes all end with it."""
 
     @contextlib.contextmanager
     def births(self) -> Iterator[None]:
@@ -64,7 +63,7 @@ class NewPids:
             yield
 
     def enter(self) -> None:
-        """It is there."""
+        """Does nothing: the child is already in the namespace."""
 
 
 @contextlib.contextmanager
@@ -95,9 +94,10 @@ def furnished(
     stdin: int = subprocess.DEVNULL,
     place: Place | None = None,
 ) -> Child:
-    """A shell in new namespaces (flags of `unshare`), once its script has said `ready` and closed its output.
+    """Starts a shell in new namespaces (flags of `unshare`); returns once its script has printed `ready` and closed its
+    output.
 
-    IsolationError with the last line that was said instead.
+    Raises IsolationError with the last line that was printed instead.
     """
     reading, writing = os.pipe()
     try:
@@ -114,18 +114,18 @@ def furnished(
         )
         os.close(writing)
         writing = -1
-        said = _said(reading)
+        lines = _lines(reading)
     finally:
         for descriptor in {reading, writing} - {-1}:
             os.close(descriptor)
-    if said[-1:] != ["ready"]:
+    if lines[-1:] != ["ready"]:
         child.send(signal.SIGKILL)
-        raise IsolationError(said[-1] if said else f"what prepares it said nothing in {PATIENCE:g} s")
+        raise IsolationError(lines[-1] if lines else f"the setup script printed nothing within {PATIENCE:g} s")
     return child
 
 
-def _said(reading: int) -> list[str]:
-    """Lines until the end of file, or until the time is over."""
+def _lines(reading: int) -> list[str]:
+    """The lines until the end of file or the time-out."""
     deadline, text = time.monotonic() + PATIENCE, b""
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         more = os.read(reading, 4096)

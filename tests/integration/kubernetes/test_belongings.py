@@ -97,7 +97,9 @@ async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: p
     theirs = {"metadata": {"name": "train"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}}
     async with kept(job(), POLICY, says({"items": [theirs]}), refuses(409), says(theirs)) as server:
         await asked(server, 4)
-        await asyncio.wait_for(told(caplog, "A PodDisruptionBudget train that does not belong to this job exists"), DEADLINE)
+        await asyncio.wait_for(
+            told(caplog, "A PodDisruptionBudget train that does not belong to this job exists"), DEADLINE
+        )
         assert {method for method, _ in server.asked} == {"GET", "POST"}
 
 

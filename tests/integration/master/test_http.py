@@ -90,7 +90,7 @@ async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Pa
         status, said = await asking
         if "refused" in answer:
             assert (status, api.events[1:]) == (409, [RestartRejected("train.py line 1: no")])
-            assert said["error"] == "it trains on, the restart is refused: train.py line 1: no"
+            assert said["error"] == "the restart is refused, the job continues training: train.py line 1: no"
         else:
             assert (status, api.events[1:]) == (202, [RestartRequested(False)])
 
@@ -98,17 +98,17 @@ async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Pa
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
-        ("/v1/scale", {"replicas": 5}, "replicas is 5, it may be 2 to 4"),
+        ("/v1/scale", {"replicas": 5}, "replicas: Invalid value: 5: must be from 2 to 4"),
         ("/v1/scale", {"replicas": 1}, "it may be 2 to 4"),
-        ("/v1/scale", {"replicas": True}, "replicas is True"),
-        ("/v1/scale", {"replicas": "3"}, "replicas is '3'"),
-        ("/v1/scale", {}, "replicas is None"),
-        ("/v1/scale", {"replica": 3}, "replica means nothing here: there is replicas"),
+        ("/v1/scale", {"replicas": True}, "replicas: Invalid value: True"),
+        ("/v1/scale", {"replicas": "3"}, "replicas: Invalid value: '3'"),
+        ("/v1/scale", {}, "replicas: Invalid value: None"),
+        ("/v1/scale", {"replica": 3}, 'unknown field replica: supported fields: "replicas"'),
         ("/v1/scale", [3], "the body must be a JSON object"),
         ("/v1/scale", b"\xff\xfe{", "the body must be a JSON object"),
         ("/v1/scale", b"[" * 20_000, "the body must be a JSON object"),
-        ("/v1/restart", {"at_checkpoint": 1}, "at_checkpoint is 1, it may be true or false"),
-        ("/v1/stop", {"reason": 7}, "reason must be a text"),
+        ("/v1/restart", {"at_checkpoint": 1}, "at_checkpoint: Invalid value: 1: must be true or false"),
+        ("/v1/stop", {"reason": 7}, "reason: Invalid value: must be a text"),
     ],
 )
 async def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, path: str, body: object, sentence: str) -> None:

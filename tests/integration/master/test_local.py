@@ -52,7 +52,7 @@ async def test_a_platform_lists_at_once_and_again_after_its_connection_broke(tmp
 
 async def test_an_order_without_a_node_is_an_error(tmp_path: Path) -> None:
     platform = LocalPlatform(tmp_path / "node.sock", lambda _event: None)
-    with pytest.raises(ConnectionError, match="the node is not reached"):
+    with pytest.raises(ConnectionError, match="the local node is not connected"):
         await platform.create(CreatePod(MemberId("worker-1"), Role("worker"), None, Generation(1, 1), "why"))
 
 

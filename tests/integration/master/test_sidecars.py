@@ -110,7 +110,7 @@ async def test_what_comes_before_the_hello_is_passed_over_and_no_user_hears_of_i
     with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
         for _ in range(3):
             peer.say(encode(REPORT))
-        assert await peer.hear() == Refused("this connection has not said yet which member it is", 0.0)
+        assert await peer.hear() == Refused("this connection has not sent Hello yet", 0.0)
         peer.say(encode(HELLO))
         peer.say(encode(REPORT))
         assert [event.message for event in await master.said(2)] == [HELLO, REPORT]
@@ -195,7 +195,7 @@ async def test_a_member_that_floods_its_master_is_hung_up_and_its_neighbour_is_h
         neighbour.say(encode(REPORT))
         await master.until(lambda: any(isinstance(e, SidecarSaid) and e.message == REPORT for e in master.events))
         await master.until(lambda: any(isinstance(event, SidecarDisconnected) for event in master.events))
-        assert any("has said too much" in why for _, why in master.refusals)
+        assert any("has sent too much" in why for _, why in master.refusals)
 
 
 async def test_who_was_hung_up_for_a_flood_is_not_heard_again_before_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ async def test_who_was_hung_up_for_a_flood_is_not_heard_again_before_a_while(mon
         again.say(encode(HELLO))
         answer = await again.hear()
         assert isinstance(answer, Refused)
-        assert (answer.retry_after, "heard again in 15 s" in answer.reason) == (HEARD_AGAIN, True)
+        assert (answer.retry_after, "served again in 15 s" in answer.reason) == (HEARD_AGAIN, True)
         later = time.monotonic() + 2 * HEARD_AGAIN
         monkeypatch.setattr("outrider.master.service.sidecars.monotonic", lambda: later)
         again.say(encode(HELLO))
@@ -268,7 +268,7 @@ async def test_a_connection_cannot_become_another_member() -> None:
         peer.say(encode(replace(HELLO, member=MemberId("worker-1"))))
         answer = await peer.hear()
         assert isinstance(answer, Refused)
-        assert "this connection is worker-0" in answer.reason
+        assert "this connection belongs to worker-0" in answer.reason
         assert [event.message for event in await master.said(1)] == [HELLO]
 
 

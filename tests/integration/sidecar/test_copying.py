@@ -107,7 +107,7 @@ def test_a_partner_holds_the_ranks_of_another_beside_its_own(tmp_path: Path) -> 
     answer = taken(source, target, sharded=True, held=True, rank=3)
     assert answer.error == ""
     assert [(copy.rank, copy.held) for copy in arena.copies(target)] == [(0, False), (3, True)]
-    assert taken(source, target, sharded=True, held=True, rank=2).error.endswith("for rank 2 any more")
+    assert taken(source, target, sharded=True, held=True, rank=2).error.endswith("for rank 2 is no longer in memory")
 
 
 def test_what_a_partner_has_taken_over_stays_with_its_owner_until_it_is_kept(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def start(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
 def test_one_that_is_killed_is_started_again_and_one_that_ends_is_not(tmp_path: Path) -> None:
     out, err = start(tmp_path, "[ $n -lt 2 ] && kill -KILL $$\nexit 0").communicate(timeout=DEADLINE)
     assert out.splitlines() == [f"started {n}: -P -E -m outrider.sidecar" for n in range(3)]
-    assert err.count("the sidecar ended with 137 and is started again") == 2
+    assert err.count("the sidecar ended with exit code 137; restarting it") == 2
 
 
 def test_one_that_meant_to_end_with_the_trainers_code_is_not_started_again(tmp_path: Path) -> None:

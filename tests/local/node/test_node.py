@@ -87,7 +87,7 @@ async def nonsense_on_its_socket_closes_that_connection_only(node: Node) -> None
 
 
 async def a_second_job_of_the_same_name_is_refused(node: Node) -> None:
-    with pytest.raises(NodeError, match=f"runs already: process {os.getpid()}"):
+    with pytest.raises(NodeError, match=f"is already running: process {os.getpid()}"):
         async with Node(config(node.config.folder.parent, *SLEEPERS)):
             pass
     await until(lambda: len(sleepers(of_job(node.job_uid))) == 4)
@@ -108,7 +108,7 @@ async def a_member_that_cannot_be_started_has_failed(node: Node) -> None:
         await client.say(do="create", member="worker-7", role="worker", rank_index=None)
         told = await client.hear(lambda line: line.get("pod", {}).get("member") == "worker-7")
         assert told["pod"]["phase"] == "failed"
-        assert "the member cannot be started: [Errno 17] File exists" in str(told["pod"]["reason"])
+        assert "the member could not be started: [Errno 17] File exists" in str(told["pod"]["reason"])
         await client.say(do="delete", member="worker-7", uid=told["pod"]["uid"], grace=0.0)
         await client.hear(lambda line: line.get("gone", {}).get("member") == "worker-7")
 
@@ -164,7 +164,7 @@ async def a_member_whose_processes_die_together_is_gone_and_nothing_of_it_stays(
 def test_a_node_loses_each_of_its_parts_and_leaves_nothing(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async def story() -> None:
         plan = config(tmp_path, *SLEEPERS, members=2)
-        with pytest.raises(NodeError, match="no process can be started: No such file or directory"):
+        with pytest.raises(NodeError, match="no process could be started: No such file or directory"):
             async with Node(dataclasses.replace(plan, python=str(tmp_path / "no-such-python"))):
                 pass  # the folder is free again
         async with Node(plan) as node:

@@ -80,9 +80,7 @@ def test_a_setting_that_cannot_be_meant_stops_the_start() -> None:
 
 def test_who_makes_something_where_no_master_looks_is_told() -> None:
     assert scope.unwatched("team-a", ("team-a",)) == scope.unwatched("team-a") == []
-    told = (
-        "Outrider does not watch the namespace team-c and does nothing here; watched namespaces: team-a, team-b (OUTRIDER_NAMESPACES)"
-    )
+    told = "Outrider does not watch the namespace team-c and does nothing here; watched namespaces: team-a, team-b (OUTRIDER_NAMESPACES)"
     assert scope.unwatched("team-c", ("team-a", "team-b")) == [told]
 
 

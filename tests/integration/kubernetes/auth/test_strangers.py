@@ -214,6 +214,6 @@ def test_the_log_of_refusals_is_a_few_lines_and_says_how_many_it_left_out(caplog
     now[0] = SECONDS
     log(MemberId("worker-0"), "more nonsense")
     assert [record.getMessage() for record in caplog.records[LINES:]] == [
-        "5 more connections were refused, and each was told why",
+        "5 more connections were refused; each was sent the reason",
         "more nonsense",
     ]

@@ -63,9 +63,9 @@ async def test_slow_bodies_of_strangers_keep_nobody_from_an_answer(caplog: pytes
         for each in strangers:
             await each.close()
     assert status == 503
-    assert answer["error"].startswith("the body from 127.0.0.1 gave way to a later one: ")
+    assert answer["error"].startswith("the body from 127.0.0.1 was dropped for a later one: ")
     assert "Error handling request" not in caplog.text, "those who hung up"
-    assert " hung up before its body was there" in caplog.text
+    assert " disconnected before its body was complete" in caplog.text
     assert caplog.text.count(f"/mutate-pods: {answer['error']}") == 1
 
 
@@ -97,5 +97,5 @@ async def test_a_body_that_does_not_come_is_given_up(length: int, caplog: pytest
         stranger = await slow(asked, f"Content-Length: {length}")
         status, answer = await stranger.answer()
         await stranger.close()
-    assert (status, answer["error"]) == (503, "the body from 127.0.0.1 was not there after 0.05 s")
+    assert (status, answer["error"]) == (503, "the body from 127.0.0.1 did not arrive within 0.05 s")
     assert answer["error"] in caplog.text

@@ -63,9 +63,9 @@ def test_a_home_that_another_user_has_made_is_refused_and_nothing_is_written_the
 def test_a_link_and_a_folder_that_others_may_write_are_refused(shared: Path) -> None:
     (shared / "elsewhere").mkdir()
     (shared / "h").symlink_to(shared / "elsewhere")
-    with pytest.raises(FolderError, match="/h is a link"):
+    with pytest.raises(FolderError, match="/h is a symbolic link"):
         prepared(shared / "h")
     prepared(shared / "own")
     (shared / "own" / "jobs" / "train").chmod(0o770)
-    with pytest.raises(FolderError, match=r"train may be written by others \(mode 0770\)"):
+    with pytest.raises(FolderError, match=r"train is writable by other users \(mode 0770\)"):
         prepared(shared / "own")

@@ -91,7 +91,7 @@ async def test_a_status_that_cannot_be_read_is_none(tmp_path: Path, left: bytes)
 
 def test_the_lease_has_one_holder_and_its_term_grows_with_each(tmp_path: Path) -> None:
     first = Lease(tmp_path)
-    with pytest.raises(LeaseHeld, match="another master of this job is alive"):
+    with pytest.raises(LeaseHeld, match="another master of this job is running"):
         Lease(tmp_path)
     first.release()
     second = Lease(tmp_path)

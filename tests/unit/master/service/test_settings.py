@@ -54,8 +54,8 @@ def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: P
     ("variable", "value", "sentence"),
     [
         ("OUTRIDER_SPEC", "{", "OUTRIDER_SPEC: must be a JSON object"),
-        ("OUTRIDER_SPEC", '{"name": "a"}', "min_members, max_members, replicas must be given"),
-        ("OUTRIDER_SPEC", '{"name": "a", "colour": 1}', "colour is no field of a job"),
+        ("OUTRIDER_SPEC", '{"name": "a"}', "min_members, max_members, replicas: Required value"),
+        ("OUTRIDER_SPEC", '{"name": "a", "colour": 1}', "unknown field colour"),
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": "2", "max_members": 4, "replicas": 3}',
@@ -64,7 +64,7 @@ def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: P
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 5, "max_members": 4, "replicas": 3}',
-            "they must be at least 1 and in this order",
+            "must be at least 1, and each must not be greater than the next",
         ),
         (
             "OUTRIDER_SPEC",
@@ -90,7 +90,7 @@ def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: P
             (
                 "OUTRIDER_SPEC",
                 f'{{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "hang_init": {limit}}}',
-                "must be a number of seconds above 0",
+                "must be seconds greater than 0",
             )
             for limit in ("-1", "0", "NaN", "Infinity")
         ),
