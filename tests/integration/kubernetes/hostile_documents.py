@@ -1,4 +1,4 @@
-"""ElasticJobs as an API server may hold them though nobody meant them: slips, nulls, huge numbers, foreign versions.
+"""ElasticJobs as an API server may hold them by accident: slips, nulls, huge numbers, foreign versions.
 
 `corpus` gives those of the hostile review by hand, and mutations of every example and of documents that the tests start
 from. It is seeded: the same seed is the same corpus. Each has a name of its own in `NAMESPACE`, and

@@ -101,7 +101,7 @@ class Member:
         self._alive = asyncio.ensure_future(self._reports())
 
     async def _reports(self) -> None:
-        """The sign of life; and steps, which nobody has to take for a hang."""
+        """Reports with steps, so that the member does not look hung."""
         while True:
             await asyncio.sleep(1.0)
             if self.generation.number:

@@ -73,7 +73,7 @@ async def test_a_new_pod_waits_and_is_taken_up_when_the_elasticjob_that_is_over_
             world.assert_lives()
 
 
-# -- anew ---------------------------------------------------------------------------------------------------------
+# -- restarts -----------------------------------------------------------------------------------------------------
 LEFT = {
     "term": 1, "number": 7, "version": 3, "next_id": {}, "reserved": [1, 17], "stage": "running",
     "members": {"train-0": ["old", 0, None]},
@@ -120,7 +120,7 @@ async def trains(peer: Peer, uid: str) -> Start:
     return heard
 
 
-async def test_a_job_begins_anew_with_pods_of_another_revision(tmp_path: Path) -> None:
+async def test_a_job_restarts_with_pods_of_another_revision(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         server.put(STATEFUL_SET, stateful_set())
         path = server.put_job(ended("StatefulSet", "apps/v1", owner="owner", revision="one"))
@@ -180,7 +180,7 @@ async def test_its_next_end_keeps_its_revision_and_numbers_go_on_again(tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet"])
-async def test_a_job_begins_anew_with_the_pods_of_an_owner_that_was_applied_again(kind: str, tmp_path: Path) -> None:
+async def test_a_job_restarts_with_the_pods_of_an_owner_that_was_applied_again(kind: str, tmp_path: Path) -> None:
     version = {"Job": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
     reference = {"apiVersion": version, "kind": kind, "name": "train", "uid": "owner-2", "controller": True}
     async with api_server() as (server, api):

@@ -93,7 +93,9 @@ def ours(**spec: object) -> Document:
     return {"metadata": {"name": "train", "ownerReferences": [owner]}, "spec": {"selector": selector, **spec}}
 
 
-async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_foreign_object_of_the_same_name_is_left_alone_and_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     theirs = {"metadata": {"name": "train"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}}
     async with kept(job(), POLICY, says({"items": [theirs]}), refuses(409), says(theirs)) as server:
         await asked(server, 4)
@@ -103,7 +105,7 @@ async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: p
         assert {method for method, _ in server.asked} == {"GET", "POST"}
 
 
-async def test_a_refusal_is_told_in_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_is_reported_in_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
     async with kept(job(), POLICY, NOBODYS, refuses(403, "Forbidden", "cannot create resource")):
         await asyncio.wait_for(told(caplog, "cannot create resource"), DEADLINE)
 
@@ -155,7 +157,7 @@ async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> N
         assert events == [OwnerSized(2), OwnerSized(3, suspended=True)]
 
 
-async def test_an_owner_whose_pods_are_missing_is_read_again_though_nothing_changes_and_its_end_is_told() -> None:
+async def test_an_owner_whose_pods_are_missing_is_read_again_though_nothing_changes_and_its_end_is_reported() -> None:
     given_up = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
     ended = owner(2) | {"status": {"conditions": [given_up]}}
     async with (
@@ -187,7 +189,7 @@ async def test_another_owner_of_the_name_is_not_this_jobs() -> None:
         assert (server.asked, events, of_job.document) == ([("GET", STATEFUL_SET)], [], None)
 
 
-async def test_an_elastic_job_that_nobody_owns_changes_nobodys_size_and_does_not_learn_it() -> None:
+async def test_an_elastic_job_without_an_owner_reads_and_resizes_no_owner() -> None:
     theirs = job("StatefulSet")
     del theirs["metadata"]["ownerReferences"]
     async with owned(theirs, says(owner(2))) as (server, of_job, events):

@@ -1,4 +1,4 @@
-"""A job whose core fails by a bug of ours trains on unsupervised, and is begun again; nobody else notices."""
+"""A job whose core fails by a bug of ours trains unsupervised until its core restarts; no other job notices."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_status_that_cannot_be_read_is_its_jobs_alone_until_it_can(state
 
 
 @pytest.mark.parametrize("term", [2**63 - 1, 2**31 - 1, 1000])
-async def test_a_term_that_no_master_can_have_had_ends_nobody(term: int, tmp_path: Path) -> None:
+async def test_a_term_that_no_master_can_have_had_ends_no_master(term: int, tmp_path: Path) -> None:
     bad = healthy()
     bad["status"] = {"saved": {"term": term}}
     async with api_server() as (server, api):

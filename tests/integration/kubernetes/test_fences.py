@@ -65,7 +65,7 @@ def stays_home(asked: Asked) -> bool:
     return len(namespaces) == 1 and namespaces[0] in HOMES and inside == namespaces[0] and asked.raw == asked.path
 
 
-async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_path: Path) -> None:
+async def test_a_corpus_of_hostile_documents_harms_no_other_job(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         server.put_job(healthy())
         async with served(server, api, tmp_path, clock=lambda: 0.0) as master:

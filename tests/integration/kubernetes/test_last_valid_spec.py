@@ -49,7 +49,7 @@ async def test_an_edit_that_cannot_be_run_changes_nothing_and_a_later_one_does(w
             master.assert_lives()
 
 
-async def test_the_next_master_goes_on_with_the_spec_that_was_followed(tmp_path: Path) -> None:
+async def test_the_next_master_continues_with_the_last_valid_spec(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         path = server.put_job(healthy())
         async with served(server, api, tmp_path) as master:

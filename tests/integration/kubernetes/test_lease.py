@@ -44,7 +44,7 @@ def test_each_holder_has_a_higher_term() -> None:
 
 
 def test_terms_go_on_behind_one_that_a_job_knows() -> None:
-    """Where somebody has deleted the Lease: each new term would be one that jobs have seen before."""
+    """The Lease was deleted: without lifting, new terms would be ones that jobs have seen before."""
 
     async def run() -> int:
         cluster = Documents()
@@ -60,7 +60,8 @@ def test_terms_go_on_behind_one_that_a_job_knows() -> None:
 
 @pytest.mark.parametrize(("lease_made", "term"), [("2026-01-01T00:00:00Z", 9), ("2026-01-03T00:00:00Z", 2**31 - 1)])
 def test_a_term_that_a_job_cannot_have_from_a_master_is_not_followed(lease_made: str, term: int) -> None:
-    """Whoever may write a job's status may write any; the Lease counts to 2,147,483,647 and then lets nobody begin."""
+    """A user who may write a job's status may write any term; at the Lease's limit of 2,147,483,647 no replica can
+    lead."""
 
     async def run() -> int:
         cluster = Documents()
@@ -98,7 +99,7 @@ async def test_it_is_held_for_some_time_after_a_renewal_was_sent() -> None:
     assert not held.is_held
 
 
-def test_its_clock_goes_on_in_a_machine_that_was_suspended() -> None:
+def test_its_clock_runs_while_the_machine_is_suspended() -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert before <= lease_of.since_boot() <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -122,7 +123,7 @@ async def test_an_api_server_that_does_not_answer_is_asked_again_in_time(monkeyp
     assert await held._try() == 1
 
 
-async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Documents()
     cluster.refusals = [ApiError(0, "", "the API server was not reached")] * 20
     held = lease(cluster, "a")
@@ -155,7 +156,7 @@ async def test_the_lease_does_not_wait_behind_what_jobs_ask_of_the_server() -> N
 
 
 async def test_after_an_outage_the_holder_has_its_time_again_before_another_one_may_take_it() -> None:
-    """Nobody could renew it, and whoever waits may be the first that the API server answers."""
+    """The holder could not renew it, and the API server may answer a standby first."""
     cluster, now = Documents(), [100.0]
     holder, other = (Lease(cast(Api, cluster), "outrider-master", "outrider-system", me, lambda: now[0]) for me in "ab")
     assert await holder.acquire() == 1

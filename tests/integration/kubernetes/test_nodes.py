@@ -1,4 +1,4 @@
-"""What is told of the cluster's nodes, and what becomes of pods that the API server will not make."""
+"""Reports on the cluster's nodes, and pods that the API server refuses to create."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def node(name: str, ready: str = "True", **more: Any) -> Document:
 NOT_READY = NodeSeen("b", False, "Kubelet stopped posting node status")
 
 
-def test_a_node_is_told_when_it_is_another_than_before_and_when_it_is_gone() -> None:
+def test_a_node_is_reported_when_it_has_changed_and_when_it_is_gone() -> None:
     told: list[NodeSeen] = []
     seen = Nodes(told.append)
     seen.listed([node("a"), node("b")])

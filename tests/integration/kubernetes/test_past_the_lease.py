@@ -131,7 +131,7 @@ async def test_a_newer_leader_tells_the_earlier_one_which_ends(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("key", "term"), [(TICKETS, 1), (b"x" * 32, 2)], ids=["no newer", "no master"])
-async def test_and_nobody_else_ends_it(tmp_path: Path, key: bytes, term: int) -> None:
+async def test_no_other_hello_ends_it(tmp_path: Path, key: bytes, term: int) -> None:
     async with training(tmp_path) as outage:
         refusals, fleet = list[str](), outage.served.fleet
         assert fleet.sidecars is not None
@@ -141,7 +141,7 @@ async def test_and_nobody_else_ends_it(tmp_path: Path, key: bytes, term: int) ->
         outage.served.assert_lives()
 
 
-def test_the_other_replicas_are_told_and_nobody_without_an_address() -> None:
+def test_the_other_replicas_with_an_address_are_notified() -> None:
     pods = [
         {"metadata": {"name": name}, "status": {"podIP": at} if at else {}}
         for name, at in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", ""), ("d", "fd00::1"))

@@ -36,7 +36,7 @@ async def written(record: JobRecord, is_done: Callable[[], bool]) -> None:
     await record.post_last_events()
 
 
-async def test_a_namespace_that_is_being_deleted_is_told_once_and_asked_no_more(
+async def test_events_in_a_terminating_namespace_fail_once_and_are_not_sent_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with unwell(refuses(403, "Forbidden", GOING)) as (server, api):
@@ -51,7 +51,7 @@ async def test_a_namespace_that_is_being_deleted_is_told_once_and_asked_no_more(
     assert told.endswith("because it is being terminated")
 
 
-async def test_what_keeps_events_from_being_taken_is_told_once_until_one_is_taken(
+async def test_the_reason_of_refused_events_is_logged_once_until_one_is_accepted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refused = [refuses(422, "Invalid", f'Event "train.{n}" is invalid') for n in range(4)]

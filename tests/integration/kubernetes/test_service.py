@@ -104,7 +104,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LEADERS = {"items": [{"metadata": {"name": "b"}}]}
 
 
-async def test_nobody_leads_beside_one_whose_label_could_not_be_taken_away() -> None:
+async def test_no_replica_leads_beside_one_whose_label_could_not_be_removed() -> None:
     async with unwell(says(LEADERS), refuses(403, "Forbidden", "a policy says no")) as (server, api):
         with pytest.raises(ApiError, match="a policy says no"):
             await service.lead(api, settings("a"))

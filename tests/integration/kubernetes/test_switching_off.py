@@ -1,4 +1,4 @@
-"""A job is switched off and on again while it runs: its members are told at once, and nothing of it is started anew."""
+"""A job is switched off and on again while it runs: its members get the order at once, and nothing is restarted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_off_tells_every_member_and_on_takes_them_over_as_they_run(tmp_pat
             assert len([each for each in member.heard if isinstance(each, Start)]) == 1
 
 
-async def test_while_it_is_off_a_rank_that_dies_is_nobodys_business_and_then_it_is(tmp_path: Path) -> None:
+async def test_while_it_is_off_a_dead_rank_is_ignored_and_afterwards_handled(tmp_path: Path) -> None:
     async with one_job(tmp_path) as world:
         generation = await running(world)
         world.annotate(supervise="off")

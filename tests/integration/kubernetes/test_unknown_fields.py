@@ -1,4 +1,4 @@
-"""A mistake in a pod template is told by who would drop it in silence: the API server, when a pod is made."""
+"""A mistake in a pod template is reported by the API server's warnings when a pod is created."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(server: ApiServer) -> list[str]:
     return [each["message"] for each in server.all("/events/") if each["reason"] == "UnknownTemplateField"]
 
 
-async def test_a_misspelt_field_of_a_template_is_told_once_by_its_path_and_the_job_is_run(tmp_path: Path) -> None:
+async def test_a_misspelt_field_of_a_template_is_reported_once_by_its_path_and_the_job_runs(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         server.warns = strict
         path = server.put_job(mistaken())
@@ -55,7 +55,7 @@ async def test_a_misspelt_field_of_a_template_is_told_once_by_its_path_and_the_j
         assert message.startswith(COMAND)
 
 
-async def test_a_server_that_says_nothing_of_fields_is_asked_as_well_and_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_server_without_field_warnings_works_too_and_nothing_is_reported(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         path = server.put_job(mistaken())
         async with served(server, api, tmp_path) as master:

@@ -30,7 +30,7 @@ Message = TypeVar("Message")
 
 
 class Master:
-    """The test's end of the link: keeps what was said and welcomes whoever says Hello."""
+    """The test's end of the link: keeps what was sent and answers each Hello with Welcome."""
 
     def __init__(self, welcome: FromMaster | None = None) -> None:
         self.keys = new_key_pair()
@@ -98,7 +98,7 @@ class Hook:
                 try:
                     return cls(*await asyncio.open_unix_connection(str(folder / "agent.sock"), limit=1 << 22))
                 except (FileNotFoundError, ConnectionRefusedError):
-                    await asyncio.sleep(0.02)  # the real hooks, too, knock until somebody opens
+                    await asyncio.sleep(0.02)  # the real hooks, too, retry until the socket exists
 
     def say(self, line: object) -> None:
         self.say_bytes(json.dumps(line).encode() + b"\n")
@@ -195,7 +195,7 @@ class Member:
         )
 
     async def obedient_trainer(self) -> None:
-        """A process whose hook says that it is a template, and that ends when it is told to."""
+        """A process whose hook says that it is a template, and that ends on order."""
         await asyncio.create_subprocess_exec(sys.executable, "-c", OBEDIENT, str(self.folder), json.dumps(template()))
 
     @property

@@ -72,7 +72,7 @@ async def test_a_long_answer_comes_whole() -> None:
         assert await said(asking) == body
 
 
-async def test_where_nobody_can_answer_there_is_a_sentence_and_no_hang() -> None:
+async def test_without_a_template_there_is_an_error_and_no_hang() -> None:
     async with member() as (master, sidecar):
         await master.hears(Hello)
         told = await said(await begun(sidecar, "stacks"))

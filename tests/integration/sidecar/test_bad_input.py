@@ -1,4 +1,4 @@
-"""What strangers, newer versions and broken environments send: a clear sentence, and the member goes on as before."""
+"""What strangers, newer versions and broken environments send: a clear sentence, and the member continues as before."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_a_word_of_newer_hooks_is_passed_over() -> None:
         assert (await hook.hears("do"))["do"] == "start"
 
 
-async def test_a_second_template_is_told_why_it_is_refused() -> None:
+async def test_a_second_template_gets_the_reason_of_its_refusal() -> None:
     async with member() as (master, sidecar):
         first = await sidecar.hook()
         first.say(template())

@@ -158,7 +158,7 @@ def test_who_says_what_cannot_be_gets_nothing_and_others_are_served_on(tmp_path:
     assert taken(source, target, change=after_junk).error == ""
 
 
-def test_what_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
+def test_a_missing_or_too_large_checkpoint_is_an_error(tmp_path: Path) -> None:
     source, small = memory(tmp_path / "a"), memory(tmp_path / "b", 0, 1 << 20)
     put(source, 0, 40)
     assert "the checkpoint of step 41 for rank 0 is no longer in memory" in taken(source, small, 41).error
@@ -216,7 +216,7 @@ def test_what_was_changed_on_the_way_does_not_count_whatever_its_checksums_say(t
     assert arena.copies(target) == ()
 
 
-def test_who_never_says_a_whole_line_takes_nobodys_place(tmp_path: Path) -> None:
+def test_a_client_that_never_sends_a_whole_line_takes_no_slot(tmp_path: Path) -> None:
     source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
     put(source, 0, 40)
     silent: list[socket.socket] = []

@@ -74,7 +74,7 @@ async def trains(master: Master, sidecar: Member, neighbours: tuple[Neighbour, .
     return hook
 
 
-async def test_it_stops_its_workers_when_nobody_answers_and_joins_the_next_generation_when_the_master_is_back() -> None:
+async def test_it_stops_its_workers_without_any_answer_and_joins_the_next_generation_when_the_master_is_back() -> None:
     async with peers(2) as (others, neighbours), member(Welcome(1, silent_after=2.0)) as (master, sidecar):
         hook = await trains(master, sidecar, neighbours)
         for peer in others:
@@ -122,7 +122,7 @@ async def test_a_sidecar_that_was_stopped_for_longer_than_its_patience_stops_not
     ids=["IPv4", "IPv6", "IPv4, on all addresses", "IPv6, on all addresses"],
 )
 async def test_a_neighbour_that_leaves_says_so_and_is_not_missed(tmp_path: Path, address: str, bound: str) -> None:
-    """`bound`: what it is told to be; the last two are no addresses of this machine."""
+    """`bound`: its configured address; the last two are not addresses of this machine."""
     heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
     here = await Probes.open(bound, tmp_path / "here", lambda *place: heard.put_nowait(place))
     there = await Probes.open(bound, tmp_path / "there", lambda *_place: None)
@@ -146,8 +146,8 @@ async def test_a_restarted_sidecar_is_found_where_the_one_before_it_was() -> Non
         assert (await master.hears(Hello)).probe_port == first.probe_port
 
 
-async def test_its_own_end_is_told_to_those_that_asked_for_it() -> None:
-    """As two real sidecars do it: the first is told to finish while the second looks at it."""
+async def test_its_own_end_is_announced_to_those_that_probed_it() -> None:
+    """With two real sidecars: the first gets Finish while the second probes it."""
     async with member() as (master, one):
         neighbour = Neighbour(MemberId("worker-0"), "127.0.0.1", (await master.hears(Hello)).probe_port)
         heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()

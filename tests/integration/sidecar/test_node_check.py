@@ -1,4 +1,4 @@
-"""A round of the node check through a real sidecar: what the hooks are ordered, and what the master is told."""
+"""A round of the node check through a real sidecar: the orders to the hooks, and the reports to the master."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_a_sidecar_that_was_killed_reattaches_to_what_runs() -> None:
         assert (await master.hears(Ready)).after == FIRST
 
 
-async def test_after_finish_the_trainer_is_told_and_then_the_sidecar_ends() -> None:
+async def test_after_finish_the_trainer_gets_its_order_and_then_the_sidecar_ends() -> None:
     async with member() as (master, sidecar):
         await sidecar.obedient_trainer()
         await master.hears(Ready)
@@ -130,7 +130,7 @@ async def test_a_checkpoint_a_command_s_end_and_a_termination_are_passed_on() ->
         assert (await master.hears(TrainerExited)).code == 3
 
 
-async def test_stacks_are_asked_of_the_hooks_and_answered_even_where_nobody_is_there() -> None:
+async def test_stacks_are_requested_from_the_hooks_and_answered_even_without_hooks() -> None:
     async with member() as (master, sidecar):
         await master.hears(Hello)
         master.send(Ask(OrderId(1), "stacks"))

@@ -22,7 +22,7 @@ SCRIPT = "import os, pathlib, sys\npathlib.Path(sys.argv[1]).write_text(os.envir
 
 @asynccontextmanager
 async def pod(folder: Path, *command: str, **settings: str) -> AsyncIterator[tuple[Member, asyncio.subprocess.Process]]:
-    """Nobody listens where its master is said to be."""
+    """Nothing listens at its master's endpoint."""
     (folder / "volume").mkdir()
     (folder / "train.py").write_text(SCRIPT)
     master = Master(None)

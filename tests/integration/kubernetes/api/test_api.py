@@ -117,7 +117,7 @@ def listing(*names: str, version: int, token: str = "") -> Document:
 
 
 async def watched(api: Api, want: int) -> list[object]:
-    """What a watch tells, until so much was told."""
+    """The first reports of a watch."""
     told: list[object] = []
     enough = asyncio.Event()
 
@@ -140,7 +140,7 @@ async def watched(api: Api, want: int) -> list[object]:
     return told
 
 
-async def test_a_watch_that_ends_goes_on_from_the_last_version_heard() -> None:
+async def test_a_watch_that_ends_continues_from_the_last_version() -> None:
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}
     answers = [
         says(listing("a", version=10)),
@@ -212,7 +212,7 @@ async def test_connections_are_kept_alive_by_the_kernel() -> None:
 
 
 # -- the beginning ------------------------------------------------------------------------------------------------
-async def test_what_a_replica_begins_with_is_waited_for_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_replica_waits_for_the_api_server_and_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
     pauses = list[float]()
 
     async def pause(seconds: float) -> None:

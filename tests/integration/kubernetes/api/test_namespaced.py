@@ -1,4 +1,4 @@
-"""Outrider in some namespaces: rights there suffice, it sees nothing else, and one that is gone holds nobody up."""
+"""Outrider in some namespaces: rights there suffice, it sees nothing else, and a missing one delays no other."""
 
 from __future__ import annotations
 
@@ -78,10 +78,13 @@ def test_a_setting_that_cannot_be_meant_stops_the_start() -> None:
             settings.read(Environment({**told, "OUTRIDER_NAMESPACES": wrong}))
 
 
-def test_who_makes_something_where_no_master_looks_is_told() -> None:
+def test_a_user_is_warned_in_a_namespace_that_is_not_watched() -> None:
     assert scope.unwatched("team-a", ("team-a",)) == scope.unwatched("team-a") == []
-    told = "Outrider does not watch the namespace team-c and does nothing here; watched namespaces: team-a, team-b (OUTRIDER_NAMESPACES)"
-    assert scope.unwatched("team-c", ("team-a", "team-b")) == [told]
+    warning = (
+        "Outrider does not watch the namespace team-c and does nothing here; "
+        "watched namespaces: team-a, team-b (OUTRIDER_NAMESPACES)"
+    )
+    assert scope.unwatched("team-c", ("team-a", "team-b")) == [warning]
 
 
 def test_only_what_is_listed_is_in_scope() -> None:
@@ -136,7 +139,7 @@ async def test_nothing_of_the_control_plane_is_seen() -> None:
             assert seen.changes == [("ADDED", "third")]
 
 
-async def test_listed_namespaces_are_watched_by_themselves_and_told_as_one() -> None:
+async def test_listed_namespaces_are_watched_by_themselves_and_reported_as_one_list() -> None:
     async with api_server() as (server, api):
         first = put(server, "team-a", "one")
         put(server, "team-b", "two")

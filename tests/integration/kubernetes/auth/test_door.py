@@ -85,7 +85,7 @@ async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> N
     assert times == 0
 
 
-async def test_whether_there_is_a_job_is_told_to_who_has_proved_to_be_of_its_namespace() -> None:
+async def test_only_a_member_of_its_namespace_learns_whether_a_job_exists() -> None:
     other = replace(HELLO, job=JobName("research/other"))
     verdict, times = await asked(other, says({"status": review()}))
     assert "no job 'research/other'" in str(verdict)

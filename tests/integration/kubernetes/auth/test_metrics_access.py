@@ -116,7 +116,7 @@ async def test_an_answer_is_kept_for_a_while() -> None:
             del USERS["nobody-knows"]
 
 
-async def test_where_the_api_server_cannot_say_nobody_reads() -> None:
+async def test_while_the_api_server_cannot_review_tokens_metrics_are_refused() -> None:
     async with served() as master:
         master.server.reviews = {}
         status, text = await master.get(Authorization="Bearer of-prometheus")

@@ -122,7 +122,7 @@ async def test_and_makes_one_where_the_master_never_does_or_there_is_none() -> N
     await secret_keys.curve(api, NAMESPACE, new.has_another_holder, never)
 
 
-async def test_a_replica_with_another_key_than_the_secret_begins_anew() -> None:
+async def test_a_replica_with_another_key_than_the_secret_restarts() -> None:
     api, pauses = Documents(), list[float]()
     pair = await made(api)
 

@@ -104,7 +104,7 @@ async def test_many_hellos_with_a_wrong_token_are_one_review_and_a_member_is_adm
 
 
 async def _asks_in_vain(ours: Master, stranger: Peer) -> None:
-    """It is answered that it is to wait, and nobody is asked."""
+    """It is ordered to wait, and no token is reviewed."""
     heard = [await stranger.hear()]
     assert heard == [Refused("the token of 'Buy at evil.example' was refused", 60.0)]
     assert "secret words" in ours.logged[0]
@@ -144,7 +144,7 @@ async def test_who_has_a_ticket_waits_behind_no_review() -> None:
             await ours.until(ours.said)
 
 
-async def test_a_stranger_with_many_connections_delays_nobody_of_another_address() -> None:
+async def test_a_stranger_with_many_connections_delays_no_other_address() -> None:
     """The API server answers no question about him: each address has its own turns."""
     async with master() as ours:
         ours.server.before_reviewing = _hangs_for("wrong", ours.server.ends)

@@ -72,7 +72,7 @@ async def test_only_its_jobs_past_is_asked_about_a_pod_that_says_it_all(name: st
     assert [path.startswith(OF_ELASTICJOBS) for _, path in asked] == [True]
 
 
-async def test_a_pod_of_a_deployment_is_made_as_it_is_where_nobody_says_how_many_there_are() -> None:
+async def test_a_pod_of_a_deployment_is_not_changed_if_no_annotation_has_the_size() -> None:
     (pod,) = recorded("pods/deployment")
     counted = {**pod, "metadata": {**pod["metadata"], "annotations": {"outrider.dev/max": "2"}}}
     async with unwell() as (_, api):
@@ -117,7 +117,7 @@ async def test_a_pod_that_cannot_be_supervised_is_let_through_with_the_reason(sp
     assert warning.startswith(f"outrider: {why}")
 
 
-async def test_a_pod_of_nobody_is_a_job_of_its_own_and_one_that_cannot_be_named_is_let_through() -> None:
+async def test_a_pod_without_an_owner_is_its_own_job_and_one_without_a_name_is_admitted() -> None:
     (plain,) = recorded("pods/plain")
     labels, _ = await labels_of({**plain, "metadata": {"generateName": "try-", "labels": plain["metadata"]["labels"]}})
     assert labels["outrider.dev/job"] == "try"

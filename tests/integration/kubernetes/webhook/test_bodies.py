@@ -20,7 +20,7 @@ PATIENT = 600.0
 
 
 class Slow:
-    """A stranger whose body is being read: it was told to go on."""
+    """A stranger whose body is being read, after 100 Continue."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -50,7 +50,7 @@ async def slow(asked: Asked, header: str) -> Slow:
     return Slow(reader, writer)
 
 
-async def test_slow_bodies_of_strangers_keep_nobody_from_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_slow_bodies_of_strangers_delay_no_other_request(caplog: pytest.LogCaptureFixture) -> None:
     large_pod = review({**POD, "metadata": {**POD["metadata"], "annotations": {"notes": "x" * LARGE}}})
     async with serving(read_seconds=PATIENT) as asked:
         strangers = [await slow(asked, f"Content-Length: {LARGE}") for _ in range(LARGE_AT_ONCE)]

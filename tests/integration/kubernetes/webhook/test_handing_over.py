@@ -60,6 +60,6 @@ async def test_a_pod_of_the_webhook_that_goes_is_no_reason() -> None:
         assert pauses[0] == handover.LOOK_EVERY
 
 
-async def test_where_nobody_wants_the_webhook_no_master_waits_for_it() -> None:
+async def test_without_a_webhook_service_no_master_waits_for_it() -> None:
     async with having({}) as (_server, api):
         await handover.to_its_own_pods(api, "outrider-system")

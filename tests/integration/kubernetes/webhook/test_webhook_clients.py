@@ -101,7 +101,7 @@ async def said_to(client: ssl.SSLContext, port: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_and_nobody_else(version: ssl.TLSVersion, tmp_path: Path) -> None:
+async def test_no_other_client_is_answered(version: ssl.TLSVersion, tmp_path: Path) -> None:
     known, other = Authority(tmp_path, "known"), Authority(tmp_path, "other")
     shown = (
         known.client("api-server"),

@@ -167,7 +167,7 @@ async def test_it_answers_with_what_the_masters_keep_for_it() -> None:
     assert {method for method, _ in running.server.asked} == {"GET"}
 
 
-async def test_it_is_not_ready_before_a_master_has_told_the_key() -> None:
+async def test_it_is_not_ready_before_a_master_has_published_the_key() -> None:
     documents = {path: document for path, document in DOCUMENTS.items() if secret_keys.PUBLIC not in path}
     async with webhook(documents) as running:
         await until(lambda: ("GET", f"{SECRETS}/{secret_keys.PUBLIC}") in running.server.asked)
@@ -207,7 +207,7 @@ async def test_its_rights_are_exactly_the_reads_that_it_makes(granted: set[Reque
     assert {request.verb for request in granted} == {"get"}
 
 
-async def test_one_that_ends_answers_on_until_nobody_asks_it() -> None:
+async def test_a_webhook_that_ends_keeps_answering_until_no_request_comes() -> None:
     async with webhook(DOCUMENTS) as running:
         await running.is_ready()
         assert (await running.injected(POD))[1] != "close"

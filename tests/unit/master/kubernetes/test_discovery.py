@@ -15,7 +15,7 @@ from tests.cluster.reading import GROUPS, preferred
 RECORDED = Path(__file__).parents[1] / "core/k8s/data/recorded"
 ASKED = Path(__file__).parents[3] / "cluster/requests.json"
 INSTALLED = ("outrider.dev", "jobset.x-k8s.io", "kubeflow.org")
-"""Groups that a cluster has where somebody has installed them."""
+"""API groups that exist only in clusters where they were installed."""
 OURS = {
     "admissionregistration.k8s.io": "v1",
     "apiextensions.k8s.io": "v1",

@@ -1,4 +1,4 @@
-"""What is announced, as the log has it."""
+"""Announcements in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scrape of the master says: read back by Prometheus' own parser."""
+"""A scrape of the master, parsed by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_counts_go_on_under_the_next_master() -> None:
     assert value(found, "outrider_seconds_lost_total", "", "digits") > 0
 
 
-def test_jobs_of_a_cluster_are_told_apart_by_namespace() -> None:
+def test_jobs_of_a_cluster_are_labelled_by_namespace() -> None:
     states = [State(spec=JobSpec(JobName(key), 1, 1, 1)) for key in ("a/train", "b/train")]
     found = read(*states)
     assert value(found, "outrider_world_size", "a", "train") == 0

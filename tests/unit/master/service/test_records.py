@@ -63,7 +63,7 @@ async def test_a_follower_gets_what_was_and_what_comes_and_ends_with_the_records
     assert heard == ["before", "after"]
 
 
-async def test_events_that_a_full_disk_does_not_take_are_told_and_written_when_there_is_room(tmp_path: Path) -> None:
+async def test_events_on_a_full_disk_reach_followers_and_are_written_when_there_is_room(tmp_path: Path) -> None:
     records = Records(tmp_path)
     add(records, "one")
     with no_file_beyond((tmp_path / "events.jsonl").stat().st_size + 20):
@@ -99,7 +99,7 @@ def test_the_lease_has_one_holder_and_its_term_grows_with_each(tmp_path: Path) -
     second.release()
 
 
-def test_a_term_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
+def test_an_unreadable_term_counts_as_zero(tmp_path: Path) -> None:
     (tmp_path / "term").write_text("nonsense")
     lease = Lease(tmp_path)
     assert lease.term == 1

@@ -1,4 +1,4 @@
-"""A master that is told nonsense does not start, and says which variable was wrong."""
+"""With an invalid setting, a master does not start, and names the variable."""
 
 from __future__ import annotations
 

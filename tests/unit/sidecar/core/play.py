@@ -102,7 +102,7 @@ class Play:
 
     @property
     def generation(self) -> Generation:
-        """The newest that it was told to start."""
+        """The newest generation that it was ordered to start."""
         return self.state.generation
 
     @property

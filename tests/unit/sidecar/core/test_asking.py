@@ -1,4 +1,4 @@
-"""Somebody in the pod asks where the ranks are: who asks is who is answered."""
+"""A program in the pod queries the ranks: each query gets its own answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_pod_without_a_master_answers_too() -> None:
     assert only(play.tell(Collected(-7, "{}")), AnswerHere).body == "{}"
 
 
-def test_where_no_template_is_connected_both_are_told_the_same_at_once() -> None:
+def test_without_a_template_both_get_the_same_error_at_once() -> None:
     play = Play()
     told = only(play.tell(BEGAN, AskedHere(-7, "stacks")), AnswerHere)
     assert json.loads(told.body) == {"error": "no template or launcher is connected to the sidecar"}

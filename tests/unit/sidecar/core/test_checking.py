@@ -33,7 +33,7 @@ def asked(order: Check = ORDER) -> Play:
     return play
 
 
-def test_what_the_probe_found_is_told_and_another_port_offered() -> None:
+def test_the_result_of_the_probe_is_sent_and_another_port_offered() -> None:
     play = asked()
     actions = play.tell(HookSaid(ANSWER))
     assert only(actions, Checked) == ANSWER

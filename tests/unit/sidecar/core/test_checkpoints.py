@@ -1,4 +1,4 @@
-"""Checkpoints in a member's memory: what the master hears of, what is kept, and when nothing is written any more."""
+"""In-memory checkpoints: reports to the master, protected steps, and when writing stops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answers(actions: list[Action]) -> list[Fetched]:
     return [message for message in messages(actions) if isinstance(message, Fetched)]
 
 
-def test_a_copy_that_is_whole_is_told_at_once_and_to_each_new_master() -> None:
+def test_a_complete_checkpoint_is_reported_at_once_and_to_each_new_master() -> None:
     play = trains()
     assert only(play.tell(HookSaid(SAID)), Remembered) == SAID
     newer = replace(SAID, step=60)
@@ -45,7 +45,7 @@ def test_a_copy_that_is_whole_is_told_at_once_and_to_each_new_master() -> None:
     assert only(play.said(Welcome(2)), Remembered) == newer
 
 
-def test_what_a_rank_of_an_older_generation_has_saved_is_not_told() -> None:
+def test_a_save_of_an_older_generation_is_not_reported() -> None:
     assert none(trains().tell(HookSaid(replace(SAID, generation=SECOND))), Remembered)
 
 
@@ -77,7 +77,7 @@ def test_a_copy_is_fetched_once_and_answered_as_often_as_it_is_ordered() -> None
     assert answers(play.said(ORDER)) == [came]
 
 
-def test_what_could_not_be_fetched_is_said_with_its_reason() -> None:
+def test_a_failed_fetch_is_reported_with_its_reason() -> None:
     play = Play()
     play.ready()
     action = only(play.said(ORDER), FetchCopies)
@@ -133,7 +133,7 @@ def test_what_the_world_begins_from_is_kept_before_its_ranks_start() -> None:
     assert none(play.said(Kept(FIRST, 6)), KeepCopies)
 
 
-def test_the_newest_saves_are_said_to_each_master() -> None:
+def test_the_newest_saves_are_reported_to_each_master() -> None:
     """One that has not heard of a save counts the steps behind its load from an older one."""
     play = trains()
     play.tell(*(HookSaid(Saved(FIRST, f"/data/{n}.pt", n, prints=(f"9-{n}",))) for n in range(1, 20)))

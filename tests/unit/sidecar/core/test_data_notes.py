@@ -1,4 +1,4 @@
-"""What ranks tell of their data: each a line of the log; the master hears rank 0, and warnings."""
+"""Reports of ranks on their data: each is logged; the master gets those of rank 0, and warnings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(actions: list[Action]) -> list[DataSaid]:
     return [a.message for a in actions if isinstance(a, Send) and isinstance(a.message, DataSaid)]
 
 
-def test_what_rank_0_says_is_logged_and_told() -> None:
+def test_a_report_of_rank_0_is_logged_and_sent() -> None:
     actions = trains().tell(DataTold(LOADED, 0, (("left", "33"),)))
     line = next(action for action in actions if isinstance(action, Announce))
     assert (line.kind, line.reason, line.detail) == ("DataPositionLoaded", "rank 0 goes on", (("left", "33"),))

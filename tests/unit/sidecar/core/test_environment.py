@@ -1,4 +1,4 @@
-"""What the worker processes of a PS job are told, where those of any other have their rank and world."""
+"""The environment of a PS job's worker processes, which have no rank and no world size."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_member_that_is_left_alone_is_cut_off_and_trains_on(told: Refused | We
     assert none(actions, ProbeNeighbour)
 
 
-def test_a_start_that_nobody_answers_is_left_alone_too() -> None:
+def test_an_unanswered_start_is_left_alone_too() -> None:
     play = Play()
     play.ready()
     play.tell(start(1, FIRST))

@@ -1,4 +1,4 @@
-"""A member that is cut off stops its worker processes; one that reaches anybody, or was only paused, never does."""
+"""A member that is cut off stops its worker processes; one that reaches any other, or was only paused, never does."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Among(Play):
         return any(isinstance(action, StopWorkers) for action in self.done)
 
 
-def test_a_member_that_reaches_nobody_stops_its_workers_when_the_master_would_give_it_up_and_says_why() -> None:
+def test_a_member_that_is_cut_off_stops_its_workers_when_the_master_would_give_it_up_and_reports_why() -> None:
     play = Among()
     play.trains()
     play.pass_time(5)
@@ -293,7 +293,7 @@ def test_when_the_master_is_back_it_hears_why_and_the_member_is_ready_for_the_ne
     assert only(play.tell(MasterDisconnected(), MasterConnected()), Hello).isolated == ""
 
 
-def test_a_master_that_is_back_before_the_stop_is_over_hears_that_it_goes_on() -> None:
+def test_a_master_that_is_back_before_the_stop_is_over_learns_that_it_is_pending() -> None:
     play = Among()
     play.trains()
     play.is_cut_off()
@@ -347,7 +347,7 @@ def test_a_welcome_that_names_no_neighbours_takes_none_away() -> None:
     assert play.stopped()
 
 
-def test_a_question_that_could_not_be_asked_is_one_that_nobody_answers() -> None:
+def test_a_probe_that_could_not_be_sent_counts_as_unanswered() -> None:
     play = Among()
     play.trains()
     play.pass_time(5)

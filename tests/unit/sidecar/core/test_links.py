@@ -1,4 +1,4 @@
-"""What a sidecar tells of its links: round trip and loss now and then, and at once who begins or ceases to answer."""
+"""A sidecar's reports of its links: round trip and loss periodically, changes of answering at once."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Among(Play):
         return actions
 
     def told(self) -> list[tuple[LinkSeen, ...]]:
-        """What reports have told of links since it was asked last."""
+        """The links in all reports since the last call."""
         found, self.reports = [links for _at, links in self.reports if links], []
         return found
 
 
-def test_all_neighbours_are_told_every_ten_seconds_and_reports_between_are_empty() -> None:
+def test_all_neighbours_are_reported_every_ten_seconds_and_reports_between_are_empty() -> None:
     play = Among()
     play.pass_time(60)
     told = play.told()
@@ -51,7 +51,7 @@ def test_all_neighbours_are_told_every_ten_seconds_and_reports_between_are_empty
     assert (last.round_trip, last.lost, last.sent, last.missing) == (0.004, 0, 20, 0.0)
 
 
-def test_who_ceases_to_answer_is_told_with_the_next_report_and_so_is_its_return() -> None:
+def test_a_neighbour_that_stops_answering_is_in_the_next_report_and_so_is_its_return() -> None:
     play = Among()
     play.pass_time(15)
     play.told()
@@ -67,7 +67,7 @@ def test_who_ceases_to_answer_is_told_with_the_next_report_and_so_is_its_return(
     assert back[-1].lost > 0
 
 
-def test_a_pause_of_its_own_speaks_against_nobody() -> None:
+def test_a_pause_of_its_own_is_not_evidence_against_neighbours() -> None:
     play = Among()
     play.pass_time(15)
     play.tell(NeighbourProbed(TWO, False, 0.0, 3), Stalled(5.0))
@@ -76,7 +76,7 @@ def test_a_pause_of_its_own_speaks_against_nobody() -> None:
     assert all(each.missing == 0.0 for links in play.told() for each in links)
 
 
-def test_a_neighbour_that_has_said_that_it_goes_is_told_no_more() -> None:
+def test_a_neighbour_that_has_announced_its_end_is_not_reported() -> None:
     play = Among()
     play.pass_time(15)
     play.tell(NeighbourLeft(TWO.address, TWO.port))
@@ -85,7 +85,7 @@ def test_a_neighbour_that_has_said_that_it_goes_is_told_no_more() -> None:
     assert {each.member for links in play.told() for each in links} == {"worker-1"}
 
 
-def test_where_no_generation_runs_nobody_is_looked_at_and_so_nobody_is_missing() -> None:
+def test_without_a_generation_no_neighbour_is_probed_or_missing() -> None:
     play = Among()
     play.pass_time(15)
     play.reached = {ONE}

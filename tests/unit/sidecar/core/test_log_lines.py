@@ -1,4 +1,4 @@
-"""Lines that fit a pattern are told at once, and to each master that welcomes the member, until the next generation."""
+"""Matching lines are sent at once, and to each master that welcomes the member, until the next generation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def welcome(play: Play) -> list[LineMatched]:
     return [a.message for a in actions if isinstance(getattr(a, "message", None), LineMatched)]  # type: ignore[union-attr]
 
 
-def test_a_match_is_told_at_once_with_its_age() -> None:
+def test_a_match_is_sent_at_once_with_its_age() -> None:
     play = trains()
     said = only(play.tell(PatternMet(SAID, play.now - 0.99)), LineMatched)
     assert (said.line, said.serial, round(said.age, 3)) == (SAID.line, 70, 1.0)
 
 
-def test_a_match_is_said_again_to_a_new_link_and_is_a_repeat_by_its_serial() -> None:
+def test_a_match_is_sent_again_over_a_new_link_with_the_same_serial() -> None:
     play = trains()
     play.tell(PatternMet(SAID, play.now), MasterDisconnected())
     (again,) = welcome(play)
@@ -65,7 +65,7 @@ def test_a_new_generation_forgets_the_lines_of_the_old_one() -> None:
     assert welcome(play) == []
 
 
-def test_a_pattern_that_was_given_up_is_told_and_told_again() -> None:
+def test_a_dropped_pattern_is_reported_to_each_master() -> None:
     play = trains()
     dropped = PatternDropped(FIRST, "(a+)+$", "too slow", "aaab")
     assert only(play.tell(HookSaid(dropped)), PatternDropped) == dropped

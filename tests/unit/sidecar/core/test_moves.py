@@ -1,4 +1,4 @@
-"""A script that saves its state when it is asked to: offered once a generation, asked while its line is whole."""
+"""Planned saves: a script offers once a generation, and gets the order while it is connected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_runs_is_asked_to_save_and_what_does_not_run_is_answered_for() -> N
     assert "does not run here" in only(play.said(SaveState(OrderId(8), SECOND, 30.0)), StateSaved).error
 
 
-def test_an_offer_of_a_generation_that_does_not_run_here_is_not_told() -> None:
+def test_an_offer_of_a_generation_that_does_not_run_here_is_not_sent() -> None:
     play = Play()
     play.ready()
     assert play.tell(HookSaid(StateOffered(FIRST, ("model",)))) == []

@@ -1,4 +1,4 @@
-"""The laws of one member: one generation at a time, no old orders, one trainer, nothing said that is not so."""
+"""The rules of one member: one generation at a time, no old orders, one trainer, only true reports."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_start_without_an_answer_is_taken_back() -> None:
     assert only(actions, StartFailed)
 
 
-def test_what_ended_while_the_start_was_not_answered_is_told_after_started() -> None:
+def test_processes_that_ended_before_started_are_reported_after_it() -> None:
     play = Play()
     play.ready()
     play.tell(start(1, FIRST), WorkerExited(FIRST, killed(0, 101)))
@@ -179,7 +179,7 @@ def test_an_order_to_start_that_does_not_reach_its_template_is_refused_unless_th
     assert only(actions, StartFailed).error == error if is_told else actions == []
 
 
-def test_what_follows_by_itself_is_not_told_as_a_failure_and_everything_else_is() -> None:
+def test_an_action_that_is_repeated_by_itself_is_not_reported_as_failed_and_others_are() -> None:
     play = Play()
     running(play)
     play.pass_time(1.0)
@@ -198,7 +198,7 @@ def test_a_member_that_cannot_be_asked_for_is_one_that_is_not_reached() -> None:
     assert (said.member, said.reachable) == ("worker-1", False)
 
 
-def test_processes_that_end_well_while_they_are_stopped_are_not_told_and_others_are() -> None:
+def test_processes_that_end_with_0_during_a_stop_are_not_reported_and_others_are() -> None:
     play = Play()
     running(play)
     play.tell(stop(2, FIRST))
@@ -206,7 +206,7 @@ def test_processes_that_end_well_while_they_are_stopped_are_not_told_and_others_
     assert only(play.tell(WorkerExited(FIRST, killed(1, 102))), Exited).exits == (killed(1, 102),)
 
 
-def test_a_stop_that_gives_less_time_replaces_the_one_that_goes_on_and_both_are_answered() -> None:
+def test_a_stop_with_less_grace_replaces_the_pending_one_and_both_are_answered() -> None:
     play = Play()
     running(play)
     graces = [each.grace for order, grace in ((2, 30.0), (3, 60.0), (4, 5.0))
@@ -328,7 +328,7 @@ def test_a_start_is_not_offered_by_a_launcher_that_cannot() -> None:
     assert "no template or launcher" in only(play.tell(start(1, FIRST)), StartFailed).error
 
 
-def test_stepped_is_told_once_when_every_rank_steps_and_one_that_knows_where_it_is_is_beyond() -> None:
+def test_stepped_is_sent_once_when_every_rank_steps_and_one_that_knows_where_it_is_is_beyond() -> None:
     """Only rank 0 may have loaded the checkpoint: rank 1 got its state by broadcast and counts from 0."""
     play = Play()
     play.ready()
@@ -363,7 +363,7 @@ def test_no_port_is_looked_for_again_until_there_is_one() -> None:
     assert only(play.tell(PortFound(2000)), Ready)
 
 
-def test_a_refused_member_tries_again_when_it_was_told_to() -> None:
+def test_a_refused_member_retries_after_the_time_in_the_refusal() -> None:
     play = Play()
     play.tell(BEGAN, MasterConnected())
     play.said(Refused("the job is not known here yet", retry_after=2.0))
@@ -418,7 +418,7 @@ def test_a_member_that_is_refused_for_good_ends_what_runs_and_itself() -> None:
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_member_that_is_refused_before_its_trainer_has_come_waits_for_it(comes: bool) -> None:
-    """A container that is not told would wait for a sidecar for ever, and its pod would never end."""
+    """A container without the order would wait for a sidecar for ever, and its pod would never end."""
     play = Play()
     play.tell(BEGAN)
     play.tell(MasterConnected())
@@ -430,7 +430,7 @@ def test_a_member_that_is_refused_before_its_trainer_has_come_waits_for_it(comes
         assert only(play.pass_time(120), Exit).reason == "no trainer has connected: the job is over"
 
 
-def test_a_member_ends_well_whatever_its_trainer_was_told_unless_it_ends_as_that() -> None:
+def test_a_sidecar_ends_with_0_whatever_the_trainers_code_unless_it_ends_as_the_trainer() -> None:
     for as_trainer, code in ((False, 0), (True, 3)):
         play = Play()
         play.ready(replace(BEGAN, ends_as_trainer=as_trainer))

@@ -1,4 +1,4 @@
-"""Golden transcripts: whole stories, pinned to the letter. `pytest --rewrite` writes them anew, to be read in
+"""Golden transcripts: whole stories, pinned to the letter. `pytest --rewrite` writes them again, to be read in
 review."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FOLDER = Path(__file__).parent / "transcripts"
 
 
 def a_crash_and_the_next_generation(play: Play) -> None:
-    """A worker process is killed: it is told at once, what is left is stopped, and the next generation starts on
+    """A worker process is killed: that is reported at once, what is left is stopped, and the next generation starts on
     another port; its first new step ends the lost time."""
     play.ready()
     play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), WorkerExited(FIRST, killed(1, 102)))
@@ -59,22 +59,22 @@ def a_crash_and_the_next_generation(play: Play) -> None:
 
 
 def a_sidecar_reattaches(play: Play) -> None:
-    """A sidecar that was killed and started again says nothing to the master until the template has told it what runs:
-    then training goes on as if nothing had been."""
+    """A sidecar that was killed and started again sends nothing to the master until the template has reported what
+    runs: then training goes on as if nothing had been."""
     play.tell(RESTARTED, MasterConnected(), template(running=FIRST, workers=((0, 101), (1, 102))))
     play.tell(MasterSaid(Welcome(1)), UsageSampled(1.9, 640.0))
 
 
 def the_template_dies(play: Play) -> None:
-    """The template dies and its worker processes with it: what is left is swept, the master is told, and a new template
-    makes the member ready again. The generation that died cannot be started again."""
+    """The template dies and its worker processes with it: what is left is swept, the master gets a report, and a new
+    template makes the member ready again. The generation that died cannot be started again."""
     play.ready()
     play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), HookDisconnected("c1", True), TrainerEnded(50))
     play.tell(template(pid=60, connection="c2"), PortFound(2001), start(2, FIRST))
 
 
 def a_new_master_hears_all_it_missed(play: Play) -> None:
-    """The master dies while a process is killed: the new one is told what runs, who ended and what was stepped."""
+    """The master dies while a process is killed: the new one gets reports of what runs, what ended and the steps."""
     play.ready()
     play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), MasterDisconnected())
     play.tell(PagesRead(FIRST, tuple(RankProgress(rank, 3, 0.1, "step") for rank in (0, 1))))
@@ -82,7 +82,7 @@ def a_new_master_hears_all_it_missed(play: Play) -> None:
 
 
 def a_member_leaves_without_a_word(play: Play) -> None:
-    """Told to go, a member trains on and waits for the master's word; where none comes it ends itself in time."""
+    """After SIGTERM a member continues training and waits for Finish; without one it ends itself in time."""
     play.ready()
     play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), MasterDisconnected())
     play.tell(TerminationAsked("eviction", 10.0))
@@ -105,7 +105,7 @@ def the_owner_is_gone(play: Play) -> None:
 
 
 def a_member_is_cut_off(play: Play) -> None:
-    """Its neighbours answer in turn; then nobody does, and the link to the master is up and dead: it asks all of them
+    """Its neighbours answer in turn; then none does, and the link to the master is up and dead: it asks all of them
     and the master, stops its worker processes when the master would give it up, and says why when it is heard again."""
     play.ready()
     play.tell(start(1, FIRST, neighbours=NEIGHBOURS), WorkersStarted(FIRST, (101, 102)))
@@ -136,7 +136,7 @@ STORIES: dict[Callable[[Play], None], tuple[str, ...]] = {
     a_job_ends_well: ("WorkerExit",),
     the_owner_is_gone: ("Began",),
 }
-"""And the types that each is about: their fields are told in full."""
+"""The types that each story is about, whose fields are shown in full."""
 
 
 @cache
@@ -147,7 +147,7 @@ def told(story: Callable[[Play], None]) -> tuple[list[str], set[tuple[str, str]]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_the_story_goes_as_it_was_told(story: Callable[[Play], None], request: pytest.FixtureRequest) -> None:
+def test_the_story_matches_its_transcript(story: Callable[[Play], None], request: pytest.FixtureRequest) -> None:
     proves = " ".join((story.__doc__ or "").split())
     text = "\n".join([f"# {proves}", *told(story)[0], ""])
     path = FOLDER / f"{story.__name__}.txt"

@@ -1,4 +1,4 @@
-"""A member whose sidecar never hears a master: it waits and says so, or its command is let go for good."""
+"""A member whose sidecar never reaches a master: its command waits, or runs unsupervised for good."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_any_other_waits_for_ever_and_says_so_each_minute(began: object) -> None
 
 
 @pytest.mark.parametrize("word", [Welcome(1), Refused("its pod is not shown yet", 0.2)])
-def test_any_word_of_a_master_is_written_down_before_anything_else_is_said_and_ends_the_chance(
+def test_any_message_of_a_master_is_recorded_before_anything_else_is_sent_and_ends_the_option(
     word: Welcome | Refused,
 ) -> None:
     play = waits()
@@ -117,7 +117,7 @@ def test_who_was_let_go_obeys_no_master_and_says_so_in_each_hello() -> None:
     assert actions
 
 
-def test_whoever_connects_to_a_pod_that_was_let_go_is_told_to_run_and_the_newest_python_is_its_command() -> None:
+def test_a_hook_that_connects_to_an_unsupervised_pod_is_ordered_to_run_and_the_newest_python_is_its_command() -> None:
     play = Play()
     play.tell(MAY, template(40, "c0", what="launcher", can_start=False), template(), PortFound(2000))
     play.pass_time(700)
