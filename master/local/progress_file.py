@@ -1,7 +1,7 @@
-"""Records the training progress of a local job for `outrider plot`, once a second, and more sparsely as the job ages.
+"""Records the training progress of a local job for `outrider plot`.
 
-The core knows the newest step and its time from the ranks' reports. This module only reads it: the record has no effect
-on the job, and a failed write is ignored.
+It adds a record a second, and thins them out as the job ages. The core knows the newest step and its time from the
+ranks' reports. This module only reads it: the record has no effect on the job, and a failed write is ignored.
 """
 
 from __future__ import annotations

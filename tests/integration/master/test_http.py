@@ -99,7 +99,7 @@ async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Pa
     ("path", "body", "sentence"),
     [
         ("/v1/scale", {"replicas": 5}, "replicas: Invalid value: 5: must be from 2 to 4"),
-        ("/v1/scale", {"replicas": 1}, "it may be 2 to 4"),
+        ("/v1/scale", {"replicas": 1}, "must be from 2 to 4"),
         ("/v1/scale", {"replicas": True}, "replicas: Invalid value: True"),
         ("/v1/scale", {"replicas": "3"}, "replicas: Invalid value: '3'"),
         ("/v1/scale", {}, "replicas: Invalid value: None"),
