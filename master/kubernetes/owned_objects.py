@@ -146,7 +146,7 @@ class Belongings:
                 raise
         there = await self._api.get(path)
         if disruption.is_of(there, self._record.job):
-            if kind == disruption.KIND and not disruption.is_as_wanted(there, document):
+            if kind == disruption.KIND and not disruption.is_as_desired(there, document):
                 await self._api.patch(path, {"spec": document["spec"]})
             return True  # a Service never changes
         if not disruption.is_of_an_earlier(there, self._record.job):

@@ -22,7 +22,7 @@ def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
     group, version = GROUP_VERSION.split("/")
     read = CustomObjectsApi(pods.api_client).get_namespaced_custom_object
     job = call_api(read, "get", name, namespace or default, "ElasticJob", group=group, version=version, plural=PLURAL)
-    found = elasticjob_scaling.told(mapping(mapping(job.get("status")).get("elasticScaling")))
+    found = elasticjob_scaling.reported(mapping(mapping(job.get("status")).get("elasticScaling")))
     if found is None:
         raise UserError(f"ElasticJob {name} has no automatic scaling: set spec.scaling.policy")
     return {"counted": "workers", **found}

@@ -24,7 +24,7 @@ DEFAULT = "default"
 def armed(values: tuple[str, ...]) -> tuple[chaos.Armed, ...]:
     """The faults of `--chaos FAULT@rank-index=N`, which may be repeated, and may list several faults with commas as the
     annotation does."""
-    return tuple(each for value in values for each in chaos.asked(value))
+    return tuple(each for value in values for each in chaos.all_armed(value))
 
 
 def metrics_pattern(value: str) -> str:
@@ -32,7 +32,7 @@ def metrics_pattern(value: str) -> str:
     metrics = {} if value == DEFAULT else {"logPattern": value}
     for wrong in elasticjob_metrics.objections(metrics, ""):
         raise ValueError(wrong.partition(": ")[2])
-    return elasticjob_metrics.asked(metrics)
+    return elasticjob_metrics.pattern_of(metrics)
 
 
 def checkpoint_path(value: str) -> str:

@@ -1,1 +1,1 @@
-"""The ElasticJob: what it means, what is wrong with it, and its status."""
+"""The ElasticJob: its meaning, its validation and its status."""

@@ -1,7 +1,7 @@
-"""The last spec of a job that could be run. The status keeps it while a newer one cannot be: the next master goes on
-with it, though the document says something else by then (docs/adr/0027).
+"""The last valid spec of a job, which the status stores while the newest spec is invalid.
 
-The status keeps it only as long as it is needed, so that no other job pays for it.
+The next master continues with this spec, although the document has a newer one by then (docs/adr/0027). The status
+stores it only as long as it is needed, so other jobs have no cost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from outrider.master.core.k8s.values.names import Document
 
 
 def kept(status: Document, accepted: Document) -> Document:
-    """The status with the spec that is followed; it goes with the first status that is written without."""
+    """The status with the spec that the master follows; the next status written without it removes it."""
     followed = {"spec": accepted["spec"], "annotations": mapping(accepted["metadata"].get("annotations"))}
     return {**status, "saved": {**mapping(status.get("saved")), "spec": json.dumps(followed, separators=(",", ":"))}}
 
 
 def kept_by(job: Document) -> Document | None:
-    """The document with the spec that its status keeps; None where it keeps none that can be read."""
+    """The document with the spec that its status stores; None if the status stores none that can be read."""
     try:
         followed = json.loads(mapping(mapping(job.get("status")).get("saved")).get("spec") or "null")
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The ElasticJob that stands for a job of another controller, whose pods are its members."""
+"""The ElasticJob that represents a job of another controller, whose pods are its members."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ SWITCHES = (
 
 
 def adopting(owner: Document, size: int, pod: Document, least: int | None = None, most: int | None = None) -> Document:
-    """The ElasticJob that stands for a Job, StatefulSet … of so many pods; `pod` is any of them, and what its
-    annotations say holds for all. `least` and `most`: what the owner asks for itself (a PyTorchJob's elasticPolicy).
-    It goes when its owner does.
+    """The ElasticJob that represents a Job, a StatefulSet or another owner of `size` pods.
+
+    `pod`: any pod of the owner; its annotations hold for all pods. `least` and `most`: the owner's own limits, such as
+    a PyTorchJob's elasticPolicy. The ElasticJob is deleted with its owner.
     """
     metadata, of_pod = owner["metadata"], mapping(pod.get("metadata"))
     labels, notes = mapping(of_pod.get("labels")), mapping(of_pod.get("annotations"))
@@ -79,6 +80,6 @@ def _is_yes(notes: Document, note: str) -> bool:
 
 
 def _counted(notes: Document, note: str, least: int) -> int | None:
-    """An annotation's whole number; None where there is none, or it is none: the webhook has told the user."""
+    """The integer in an annotation; None if it is missing or invalid, which the webhook has reported."""
     text = str(notes.get(note, "")).strip()
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) and int(text) >= least else None

@@ -1,11 +1,11 @@
-"""A job that was deleted: which pods are still its own, until when, and whether it ends at all.
+"""Deleted jobs: which pods still belong to one, for how long, and whether the job ends at all.
 
-Kubernetes deletes the ElasticJob first and its pods behind it, each with its grace; of another controller's job the
-pods and the ElasticJob, in any order. Meanwhile its user may have applied a job of the same name, whose pods have the
-same label, so that owner references and moments of creation have to tell the two apart.
+Kubernetes deletes the ElasticJob first and its pods after it, each with its grace period; for a job of another
+controller it deletes the pods and the ElasticJob in any order. Meanwhile the user may apply a job of the same name,
+whose pods have the same label, so owner references and creation times must distinguish the two.
 
-A master that ends meanwhile is followed by one that finds only the pods: what it has to know of their job is made from
-them (`left_by`), and what runs in them their sidecars say.
+If the master ends meanwhile, its successor finds only the pods. It derives the job from them (`left_by`), and their
+sidecars report what runs in them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ from outrider.master.core.k8s.values.names import GROUP_VERSION, KIND, SAVE_SIGN
 from outrider.wire.ids import JobName
 
 DEFAULT_GRACE = 30.0
+"""Grace period of a pod in seconds if its spec has none."""
 FOREGROUND = "foregroundDeletion"
-"""The finalizer with which an object waits for those that it owns, and which are deleted before it."""
+"""Finalizer that keeps an object until the objects it owns are deleted."""
 
 
 def is_deleted(job: Document) -> bool:
-    """It is there only because a finalizer keeps it."""
+    """Whether the job was deleted and only a finalizer keeps it."""
     return bool(job["metadata"].get("deletionTimestamp"))
 
 
 def is_its(pod: Document, job: Document) -> bool:
-    """No pod of another ElasticJob of that name."""
+    """Whether the pod belongs to this job and not to another ElasticJob of the same name."""
     controller = mapping(controller_of(pod["metadata"]))
     return controller.get("kind") != KIND or controller.get("uid") == job["metadata"]["uid"]
 
 
 def why_it_ends(job: Document, owner: Document | None) -> str:
-    """Empty: its pods stay. `owner`: of pods that another controller makes, as it reads now; empty where it is not
-    there, None where it cannot be read."""
+    """Why the job ends; empty if it continues and its pods stay.
+
+    `owner`: the present document of the owner of adopted pods; empty if it does not exist, None if it cannot be read.
+    """
     adopts = mapping(job["spec"].get("adopts"))
     if not adopts:
         return "its ElasticJob was deleted"
@@ -48,13 +51,13 @@ def why_it_ends(job: Document, owner: Document | None) -> str:
 
 
 def still_its(pods: Iterable[Document], job: Document, owner: Document | None) -> list[Document]:
-    """Without those of another owner of the same name, which are as old as that one at the most."""
+    """The pods of this job, without those of a newer owner of the same name."""
     made = "" if not owner or _is_the_owner(owner, job) else str(owner["metadata"].get("creationTimestamp") or "")
     return [pod for pod in pods if is_its(pod, job) and not (made and _made(pod) >= made)]
 
 
 def _made(pod: Document) -> str:
-    """RFC 3339 in UTC, to the second: as text it is in the order of time."""
+    """The pod's creation time in RFC 3339, UTC, in seconds: sorts by time."""
     return str(pod["metadata"].get("creationTimestamp") or "")
 
 
@@ -64,22 +67,22 @@ def _is_the_owner(owner: Document, job: Document) -> bool:
 
 
 def seconds_left(pods: Sequence[Document], now: float) -> float:
-    """The shortest grace among those that run, or what is left of it. `now`: a unix time."""
+    """The shortest remaining grace period of the running pods in seconds. `now`: Unix time."""
     return min((_grace(pod, now) for pod in pods if not is_over(pod)), default=DEFAULT_GRACE)
 
 
 def _grace(pod: Document, now: float) -> float:
-    """`deletionTimestamp` is the moment at which it has to be gone."""
+    """The pod's remaining grace period in seconds; it ends at `deletionTimestamp`."""
     metadata = pod["metadata"]
-    said = (metadata.get("deletionGracePeriodSeconds"), mapping(pod.get("spec")).get("terminationGracePeriodSeconds"))
-    whole = next((float(each) for each in said if isinstance(each, int | float)), DEFAULT_GRACE)
+    graces = (metadata.get("deletionGracePeriodSeconds"), mapping(pod.get("spec")).get("terminationGracePeriodSeconds"))
+    whole = next((float(each) for each in graces if isinstance(each, int | float)), DEFAULT_GRACE)
     ends = metadata.get("deletionTimestamp")
     return whole if not ends else min(max(datetime.fromisoformat(str(ends)).timestamp() - now, 0.0), whole)
 
 
 def left_by(key: JobName, pods: Sequence[Document], job: Document | None, now: float) -> Document | None:
-    """The job that was deleted while no master looked and whose pods still run, as far as they tell; None where there
-    is none. `job`: the ElasticJob of that name that there is."""
+    """The job that was deleted while no master ran and whose pods still run, derived from the pods; None if there is
+    none. `job`: the present ElasticJob of that name, if there is one."""
     running = [pod for pod in pods if not is_over(pod)]
     uid = None if job is None else job["metadata"]["uid"]
     own = [pod for pod in running if _of_ours(pod, uid)]
@@ -115,16 +118,18 @@ def _adopted(key: JobName, pods: Sequence[Document], owner: Document, now: float
 
 
 def _patience(pods: Sequence[Document], now: float) -> Document:
-    """All members have to be heard before one can be asked to save: up to half of the time that is left."""
+    """`recovery.silentAfter`: half of the remaining grace, as all members must report before a save is requested."""
     return {"silentAfter": max(int(seconds_left(pods, now) / 2), 3)}
 
 
 def is_foreground(job: Document) -> bool:
-    """Its pods are being deleted, though it is still there."""
+    """Whether the job is being deleted in the foreground: its pods first."""
     return FOREGROUND in entries(job["metadata"].get("finalizers"))
 
 
 def goes(pod: Document) -> bool:
-    """It is still to go: nobody else of its name can come before. One that has ended and that nobody owns any more
-    (`--cascade=orphan`) is left to be read."""
+    """Whether the pod must be gone before a pod of its name can be created.
+
+    A pod that has ended and has no owner any more (`--cascade=orphan`) stays, so that its log can be read.
+    """
     return not is_over(pod) or controller_of(pod["metadata"]) is not None

@@ -1,4 +1,4 @@
-"""An announcement about a job as an Event of Kubernetes."""
+"""Kubernetes Events about a job."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from outrider.wire.ids import MemberId
 QUIET = frozenset(
     {"GenerationStarted", "MemberCreated", "MemberReady", "MemberSucceeded", "CheckpointSaved", "CheckpointReplicated"}
 )
-"""Kinds that make no Event. The first four come once a member: a world of 10,000 would push every other Event of the
-namespace out of sight; the conditions and members of the status say the same. CheckpointSaved and CheckpointReplicated
-come once a save, for as long as the job runs. All of them are in the log and in `outrider events`."""
+"""Kinds that become no Kubernetes Event. The first four occur once per member: with 10,000 members they would push all
+other Events of the namespace out of sight, and the status has the same facts. CheckpointSaved and CheckpointReplicated
+occur once per save, for as long as the job runs. All of them are in the log and in `outrider events`."""
 
 
 def event_of(job: Document, kind: str, reason: str, severity: str, member: str | None, now: str) -> Document | None:
-    """The Event of an announcement about this job; None for the kinds in QUIET. `now` (RFC 3339) is part of its name:
-    told twice it is one, and what happens again is another."""
+    """The Kubernetes Event for something that happened to a job; None for the kinds in QUIET.
+
+    `now` (RFC 3339) is part of its name: sending an Event twice creates one object, and a later Event is a new object.
+    """
     if kind in QUIET:
         return None
     metadata = job["metadata"]
     namespace = metadata.get("namespace") or "default"
-    said = "\n".join((str(metadata.get("uid")), kind, member or "", reason, now))
+    identity = "\n".join((str(metadata.get("uid")), kind, member or "", reason, now))
     about: Document = {
         "apiVersion": GROUP_VERSION,
         "kind": KIND,
@@ -36,7 +38,7 @@ def event_of(job: Document, kind: str, reason: str, severity: str, member: str |
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{metadata['name']}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+            "name": f"{metadata['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
             "namespace": namespace,
         },
         "involvedObject": about,

@@ -1,12 +1,15 @@
-"""`spec.metrics` as the user wrote it, in an ElasticJob or for `outrider run`. It names the lines of the log that say
-how the training goes; here is what is wrong with the expression."""
+"""`spec.metrics`, in an ElasticJob or as a flag of `outrider run`: its meaning and its validation.
+
+The regular expression matches the log lines that report the progress of the training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from outrider.master.core.k8s.elasticjob.rules import pattern_objections
-from outrider.master.core.k8s.values.fields import mapping, shown
+from outrider.master.core.k8s.values.field_errors import invalid, unsupported
+from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.patterns import HERE, Verdicts
 from outrider.master.core.scaling.log_metric_values import NAMES
 
@@ -14,18 +17,18 @@ IMAGENET = (
     r"Epoch: \[(?P<epoch>\d+)\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+(?P<latency>\S+)"
     r"(?:.*?\sLoss\s+(?P<loss>\S+))?(?:.*?\sAcc@1\s+(?P<accuracy>\S+))?"
 )
-"""The lines of PyTorch's imagenet example, by which KubeDL scales too."""
+"""Pattern for the log lines of PyTorch's imagenet example; KubeDL scales by the same lines."""
 
 
-def asked(metrics: object) -> str:
-    """The pattern of metrics that `objections` has nothing against; empty where none are wanted."""
+def pattern_of(metrics: object) -> str:
+    """The pattern of valid metrics; empty if the user wants none."""
     if not isinstance(metrics, dict):
         return ""
     return str(metrics.get("logPattern") or IMAGENET)
 
 
 def objections(metrics: object, path: str, verdicts: Verdicts = HERE) -> Iterator[str]:
-    """Sentences that begin with the path of a field. It fits the schema."""
+    """Field errors for metrics that fit the schema."""
     pattern = mapping(metrics).get("logPattern")
     if pattern is None:
         return
@@ -35,8 +38,8 @@ def objections(metrics: object, path: str, verdicts: Verdicts = HERE) -> Iterato
 
 
 def _groups(path: str, pattern: str, groups: Sequence[str]) -> Iterator[str]:
-    allowed = f"it may have {', '.join(f'(?P<{name}>...)' for name in NAMES)}"
     for name in sorted(set(groups) - set(NAMES)):
-        yield f"{path}: there is no metric {name}; {allowed}"
+        yield unsupported(path, f"(?P<{name}>...)", [f"(?P<{name}>...)" for name in NAMES])
     if not groups:
-        yield f"{path}: {shown(pattern)} has no named group; {allowed}"
+        allowed = ", ".join(f"(?P<{name}>...)" for name in NAMES)
+        yield invalid(path, pattern, f"must have a named group: {allowed}")

@@ -1,11 +1,9 @@
-"""An ElasticJob with the role ps is a PS job: its errors, and the spec of its core.
+"""ElasticJobs with the role ps, called PS jobs (docs/how-to/parameter-servers.md): their validation and their JobSpec.
 
-For its user: docs/how-to/parameter-servers.md.
-
-Its members are found by name: `<job>-<role>-<rank index>`, a Service behind which is whoever holds the rank index. So
-the addresses follow from the document alone, before there is a pod, and stay for the job's whole life. What would
-change them while somebody trains is refused: variables are spread over the parameter servers that there are, and these
-talk to nobody whom they were not told of at their start.
+Each rank index has a Service `<job>-<role>-<rank index>`, which leads to the member that has the rank index. So the
+addresses follow from the document alone, before there is a pod, and never change. Edits that would change them while
+the job trains are refused: the variables are spread over a fixed number of parameter servers, and these accept only the
+members that they knew at their start.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.pods import ps_resources
 from outrider.master.core.k8s.pods.addresses import port_of
-from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
+from outrider.master.core.k8s.values.field_errors import forbidden, invalid, required
+from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import (
     CHAOS,
     CHECKPOINT_MEMORY,
@@ -35,7 +34,8 @@ from outrider.wire.ids import Role
 
 PS, CHIEF, EVALUATOR = "ps", "chief", "evaluator"
 ROLES = (PS, CHIEF, str(WORKER), EVALUATOR)
-COMPARES, TORCHS = "it compares members of one world", "it is torch's"
+"""Roles of a PS job."""
+COMPARES, TORCHS = "it compares members of one all-reduce group", "it works with torch only"
 REFUSED = {
     "nodeCheck.enabled": COMPARES,
     "nodeCheck.excludeStragglers": COMPARES,
@@ -44,14 +44,15 @@ REFUSED = {
     "requireResume": TORCHS,
     "migrationDir": TORCHS,
     "checkpointMemory": TORCHS,
-    "saveSignal": "the chief alone saves, every few steps",
-    "adopts": "its members have addresses that we make, and so have the pods of no other controller",
+    "saveSignal": "only the chief saves, every few steps",
+    "adopts": "its members need Services, which the pods of another controller do not have",
 }
-"""Fields of spec that mean nothing there, and why: what would be ignored in silence would be found out hours later."""
+"""Fields of spec that a PS job must not set, with the reason: an ignored field would be noticed hours later."""
 ONE_AT_MOST = {
     "nprocPerNode": "each member is one process",
-    "nodeUnit": "members form no world",
+    "nodeUnit": "its members form no all-reduce group",
 }
+NOT_FOR_PS = "not supported in a job with parameter servers"
 NOTES = {
     NODE_CHECK: COMPARES,
     ELASTIC_DATA: TORCHS,
@@ -60,18 +61,19 @@ NOTES = {
     MIGRATION_DIR: TORCHS,
     CHECKPOINT_MEMORY: TORCHS,
     SAVE_SIGNAL: REFUSED["saveSignal"],
-    CHAOS: "it arms by rank index, of which each role has its own; outrider chaos FAULT --pod NAME breaks a pod",
+    CHAOS: "it arms by rank index, and each role has its own; use outrider chaos FAULT --pod NAME for one pod",
 }
-"""The same of annotations of the job."""
+"""Annotations that a PS job must not set, with the reason."""
 
 
 def is_one(job: Document) -> bool:
+    """Whether the job is a PS job."""
     return PS in roles_of(job)
 
 
-# -- what its core is told ----------------------------------------------------------------------------------------
+# -- meaning ------------------------------------------------------------------------------------------------------
 def spec_of(job: Document) -> JobSpec:
-    """What the core is told of a job of either kind."""
+    """The core's spec of any job, a PS job or not."""
     spec = elasticjob_spec.spec_of(job)
     if not is_one(job):
         return spec
@@ -93,7 +95,7 @@ def _addresses(job: Document, role: str, count: int) -> tuple[str, ...]:
 
 
 def _tf_configs(job: Document) -> Iterator[str]:
-    """Where the user has set it for his container himself."""
+    """Paths of the containers for which the user has set TF_CONFIG."""
     for role, value in mapping(mapping(job.get("spec")).get("replicaSpecs")).items():
         pod = mapping(mapping(mapping(value).get("template")).get("spec"))
         for number, container in enumerate(entries(pod.get("containers"))):
@@ -101,38 +103,37 @@ def _tf_configs(job: Document) -> Iterator[str]:
                 yield f"spec.replicaSpecs.{role}.template.spec.containers[{number}].env"
 
 
-# -- what is wrong with it ----------------------------------------------------------------------------------------
+# -- validation ---------------------------------------------------------------------------------------------------
 def objections(job: Document) -> Iterator[str]:
-    """Sentences that begin with the path of a field."""
+    """Field errors of a PS job, and of other jobs with a role of PS jobs."""
     spec, roles = mapping(job.get("spec")), roles_of(job)
     yield from ps_resources.objections(job)
     if PS not in roles:
         for role in (CHIEF, EVALUATOR):
             if role in roles:
-                yield (
-                    f"spec.replicaSpecs.{PS}: it is missing; {role} is a role of jobs with parameter servers, and all "
-                    f"members of other jobs are workers"
-                )
+                yield required(f"spec.replicaSpecs.{PS}", f"only jobs with parameter servers have the role {role}")
         return
     if "master" in roles:
-        yield f"spec.replicaSpecs.master: a job with parameter servers has none; who leads it is its {CHIEF}"
+        yield forbidden("spec.replicaSpecs.master", f"a job with parameter servers has a {CHIEF} instead of a master")
     yield from _sizes(roles)
     yield from _fields(spec)
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     for note, why in NOTES.items():
         if notes.get(note):
-            yield f"metadata.annotations[{note}]: it is not for a job with parameter servers: {why}"
+            yield forbidden(f"metadata.annotations[{note}]", f"{NOT_FOR_PS}: {why}")
 
 
 def _sizes(roles: dict[str, Document]) -> Iterator[str]:
-    for role, what in ((CHIEF, "who restores and saves for all"), (EVALUATOR, "who evaluates checkpoints")):
+    for role, why in ((CHIEF, "one chief restores and saves for all"), (EVALUATOR, "one evaluates checkpoints")):
         if role in roles and set(sizes(roles[role])) != {1}:
-            yield f"spec.replicaSpecs.{role}.replicas: {max(sizes(roles[role]))} must be 1; there is one {what}"
-    least, most, wanted = sizes(roles[PS])
-    if not least == most == wanted:
-        yield (
-            f"spec.replicaSpecs.{PS}.replicas: it is {wanted}, with {least} to {most} allowed; variables are spread "
-            f"over a fixed number of parameter servers, so that all three are the same"
+            yield invalid(f"spec.replicaSpecs.{role}.replicas", max(sizes(roles[role])), f"must be 1; {why}")
+    least, most, desired = sizes(roles[PS])
+    if not least == most == desired:
+        yield invalid(
+            f"spec.replicaSpecs.{PS}.replicas",
+            desired,
+            f"must be equal to minReplicas ({least}) and maxReplicas ({most}), because the variables are spread over a "
+            f"fixed number of parameter servers",
         )
 
 
@@ -141,33 +142,36 @@ def _fields(spec: Document) -> Iterator[str]:
         field, _dot, inner = path.partition(".")
         value = mapping(spec.get(field)).get(inner) if inner else spec.get(field)
         if value not in (None, False):
-            yield f"spec.{path}: it is not for a job with parameter servers: {why}"
+            yield forbidden(f"spec.{path}", f"{NOT_FOR_PS}: {why}")
     for field, why in ONE_AT_MOST.items():
         if (whole(spec.get(field)) or 1) > 1:
-            yield f"spec.{field}: {shown(spec[field])} must be 1 in a job with parameter servers: {why}"
+            yield invalid(f"spec.{field}", spec[field], f"must be 1 in a job with parameter servers: {why}")
     if (whole(spec.get("spares")) or 0) > 0:
-        yield f"spec.spares: {shown(spec['spares'])} must be 0 in a job with parameter servers: no member stands by"
+        yield invalid("spec.spares", spec["spares"], "must be 0 in a job with parameter servers, which has no spares")
     policy = mapping(spec.get("scaling")).get("policy")
     if policy in elasticjob_scaling.OWN:
-        yield f"spec.scaling.policy: {policy} is not for a job with parameter servers; it has the size that you say"
+        yield invalid("spec.scaling.policy", policy, f"{NOT_FOR_PS}, whose size only the user sets")
 
 
 def changes(job: Document, old: Document) -> Iterator[str]:
-    """What may not become of a job that its members were told of."""
+    """Field errors for edits that the running members could not follow."""
     roles, before = roles_of(job), roles_of(old)
     if PS not in roles and PS not in before:
         return
     for role in ROLES:
         if (role in roles) != (role in before):
-            yield f"spec.replicaSpecs.{role}: it cannot come or go; the members were told who there is at their start"
+            why = "a role cannot be added or removed, because members know each other from their start"
+            yield forbidden(f"spec.replicaSpecs.{role}", why)
     if PS in roles and PS in before and sizes(roles[PS])[2] != sizes(before[PS])[2]:
-        yield (
-            f"spec.replicaSpecs.{PS}.replicas: it cannot be changed; the variables are spread over "
-            f"{sizes(before[PS])[2]} parameter servers"
+        yield forbidden(
+            f"spec.replicaSpecs.{PS}.replicas",
+            f"field is immutable; the variables are spread over {sizes(before[PS])[2]} parameter servers",
         )
     most, known = (sizes(each.get(str(WORKER), {}))[1] for each in (roles, before))
     if most > known and not mapping(old.get("spec")).get("suspend"):
-        yield (
-            f"spec.replicaSpecs.{WORKER}.maxReplicas: with {most} there may be workers whom the parameter servers were "
-            f"not told of; they know {known}. Give maxReplicas from the start, or set spec.suspend to true first"
+        yield invalid(
+            f"spec.replicaSpecs.{WORKER}.maxReplicas",
+            most,
+            f"must be at most {known} while the job runs, because the parameter servers accept only that many workers; "
+            f"set maxReplicas from the start, or set spec.suspend to true first",
         )

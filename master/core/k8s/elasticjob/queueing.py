@@ -1,10 +1,10 @@
-"""Whose turn it is where several jobs lack room for the least members that they need: the oldest job's.
+"""Admission: if several jobs lack room for their minimum size, the oldest job goes first.
 
-Only a job that lacks room itself ever waits, so that what fits is placed whatever else is waiting. And it waits only
-behind one that has got a part of what it needs, or that has not tried for long: who has got nothing for a while holds
-no room that another could have, and may fit no node, whatever becomes free. It tries again when the one that it waits
-behind lacks nothing any more, one job of each namespace at a time in their order, and now and then anyhow, since what
-is too much for the older job may be enough for it.
+Only a job that lacks room itself is queued, so a job that fits is always placed. A job is queued only behind a job that
+has got part of its room, or that has not tried for long: a job that gets nothing for a while occupies no room, and may
+fit no node whatever becomes free. A queued job tries again when the job ahead has all its room, one job per namespace
+at a time in their order. It also tries from time to time, because room that is too little for the older job may be
+enough for it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from outrider.master.core.k8s.values.replica_specs import pod_templates
 from outrider.wire.ids import JobName
 
 PATIENCE = 15.0
-"""Seconds without room, after which it is a lack: more than a scheduler takes to place what there is room for."""
+"""Seconds without room after which a job lacks room: longer than a scheduler takes to place pods that fit."""
 AGAIN, SLOWEST = 60.0, 900.0
-"""Seconds after which a job that waits tries again, twice as long each time."""
-
-
+"""First and longest interval in seconds after which a queued job tries again; it doubles each time."""
 ELSEWHERE = (
     "kueue.x-k8s.io/queue-name",
     "scheduling.x-k8s.io/pod-group",
@@ -30,15 +28,13 @@ ELSEWHERE = (
     "scheduling.k8s.io/group-name",
     "volcano.sh/queue-name",
 )
-"""Labels and annotations of pods that somebody else places together, or in order."""
-
-
+"""Labels and annotations of pods that another scheduler or queue places together or in order."""
 IN_VAIN = 45.0
-"""Seconds without room after which a job of whose pods none has a node keeps nobody waiting."""
+"""Seconds without room after which a job none of whose pods has a node no longer blocks other jobs."""
 
 
 def is_queued_elsewhere(job: Document) -> bool:
-    """Its pods wait in an order that is not ours to change: theirs is another scheduler, a queue or a pod group."""
+    """Whether the job's pods use another scheduler, a queue or a pod group, whose order Outrider does not change."""
     for template in pod_templates(job).values():
         metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
         marks = {*mapping(metadata.get("labels")), *mapping(metadata.get("annotations"))}
@@ -52,14 +48,16 @@ def is_queued_elsewhere(job: Document) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
+    """A job that wants room."""
+
     name: JobName
     created: str
-    """RFC 3339, by which they are in order."""
+    """RFC 3339 time of the job's creation, which is the order of admission."""
     lacks_room: bool
     behind: str
-    """Whom it waits behind."""
+    """The job that this one is queued behind; empty if it is not queued."""
     placed: int = 1
-    """Its pods that have a node."""
+    """Number of the job's pods that have a node."""
 
 
 def _is_after(job: Candidate, first: Candidate) -> bool:
@@ -68,12 +66,14 @@ def _is_after(job: Candidate, first: Candidate) -> bool:
 
 @dataclass(slots=True)
 class Queue:
+    """The admission queue of all jobs."""
+
     _since: dict[JobName, float] = field(default_factory=dict)
     _again: dict[JobName, float] = field(default_factory=dict)
     _tries: dict[JobName, int] = field(default_factory=dict)
 
     def look(self, candidates: Iterable[Candidate], now: float) -> list[tuple[JobName, str]]:
-        """Who is to wait behind whom from now on; behind nobody where its turn has come."""
+        """Each job whose admission changes, with the job that it is queued behind from now on; empty if it may try."""
         jobs = sorted(candidates, key=lambda job: (job.created, job.name))
         self._note(jobs, now)
         lacking = [job for job in jobs if now - self._since.get(job.name, now) >= PATIENCE]
@@ -89,7 +89,7 @@ class Queue:
         return turns + [(job.name, "") for job in free.values()]
 
     def _is_in_vain(self, job: Candidate, now: float) -> bool:
-        """It has had its time, and got nothing."""
+        """Whether the job has had its time and got no room."""
         return not job.placed and now - self._since.get(job.name, now) >= IN_VAIN
 
     def _note(self, jobs: list[Candidate], now: float) -> None:

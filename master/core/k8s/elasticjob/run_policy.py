@@ -1,8 +1,7 @@
-"""`spec.runPolicy`, as jobs of Kubeflow have it. It says until when a job may run, and what is left of one that is
-over.
+"""`spec.runPolicy`, as in Kubeflow's jobs: the time limit of a job, and what stays after its end.
 
-Times come from the document alone, so that every master finds the same ones. What of a runPolicy is no field here is
-refused with what to use instead, because a limit that is passed over is found out when it is too late.
+Times are derived from the document alone, so every master computes the same ones. Unsupported fields of a runPolicy are
+refused with their replacement, because an ignored limit would be noticed too late.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from outrider.master.core.k8s.elasticjob import begin_anew
+from outrider.master.core.k8s.values.field_errors import forbidden
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.phases import FAILED, SUCCEEDED, SUSPENDED, is_over
@@ -19,10 +19,10 @@ FIELD = "runPolicy"
 CLEAN, TTL, DEADLINE = "cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds"
 FIELDS = (CLEAN, TTL, DEADLINE)
 INSTEAD = {
-    "suspend": "spec.suspend is the field",
-    "backoffLimit": "spec.maxRestarts limits restarts in place, restartLimit of a role failed pods of a rank index",
+    "suspend": "use spec.suspend",
+    "backoffLimit": "use spec.maxRestarts for restarts in place and a role's restartLimit for failed pods",
     "schedulingPolicy": "set schedulerName, priorityClassName and the labels of your queue in the template",
-    "managedBy": "there is one controller",
+    "managedBy": "only one controller runs ElasticJobs",
 }
 
 
@@ -31,7 +31,7 @@ def _policy(job: Document) -> Document:
 
 
 def ends_at(job: Document) -> float | None:
-    """Unix time after which it may not run; counted anew when a suspension ends, or the job begins anew."""
+    """Unix time of the job's deadline; None if it has none. It counts from the last suspension or new start."""
     seconds = whole(_policy(job).get(DEADLINE))
     suspended = _condition(job, SUSPENDED)
     if seconds is None or job["spec"].get("suspend") or suspended.get("status") == "True":
@@ -42,16 +42,17 @@ def ends_at(job: Document) -> float | None:
 
 
 def why_it_ends(job: Document) -> str:
+    """The reason for stopping a job at its deadline; `is_exceeded` looks for it in the message of the job."""
     return f"it has run for the {_policy(job)[DEADLINE]} s that spec.{FIELD}.{DEADLINE} allows"
 
 
 def is_exceeded(job: Document, message: str) -> bool:
-    """Whether that is how it has ended, by the sentence of its end."""
+    """Whether the job ended at its deadline, by its message."""
     return DEADLINE in _policy(job) and why_it_ends(job) in message
 
 
 def expires_at(job: Document) -> float | None:
-    """Unix time after which a job that is over is deleted."""
+    """Unix time after which an ended job is deleted; None if it stays."""
     seconds = whole(_policy(job).get(TTL))
     ends = (_condition(job, kind) for kind in (SUCCEEDED, FAILED))
     end = next((each for each in ends if each.get("status") == "True"), None)
@@ -61,11 +62,12 @@ def expires_at(job: Document) -> float | None:
 
 
 def why_it_goes(job: Document) -> str:
-    return f"The job is over for {_policy(job)[TTL]} s, and is deleted by spec.{FIELD}.{TTL}."
+    """The message of the Event for the deletion of an ended job."""
+    return f"The job ended {_policy(job)[TTL]} s ago and is deleted, as spec.{FIELD}.{TTL} sets."
 
 
 def leaves_no_pod(job: Document) -> bool:
-    """Once it is over. Those that still run are ended by any policy."""
+    """Whether all pods are deleted when the job is over; running pods are stopped by any policy."""
     return _policy(job).get(CLEAN) == "All"
 
 
@@ -75,16 +77,16 @@ def _condition(job: Document, kind: str) -> Document:
 
 
 def _unix(text: object) -> float:
-    """RFC 3339, as the API server and `record.now` write it."""
+    """Unix time of an RFC 3339 text that the API server or the master has written."""
     return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
 
 
 def objections(job: Document) -> Iterator[str]:
-    """Sentences that begin with the path of a field. It fits the schema, which lets fields of others through."""
+    """Field errors for a runPolicy that fits the schema, which lets unknown fields through."""
     is_adopted = mapping(job.get("spec")).get("adopts") is not None
     for name in (name for name, value in _policy(job).items() if value is not None):
         if name not in FIELDS:
-            known = INSTEAD.get(name, f"there are {', '.join(FIELDS)}")
-            yield f"spec.{FIELD}.{name}: it is no field here: {known}"
+            instead = INSTEAD.get(name, f"supported fields: {', '.join(FIELDS)}")
+            yield forbidden(f"spec.{FIELD}.{name}", f"not supported; {instead}")
         elif is_adopted:
-            yield f"spec.{FIELD}.{name}: the pods are another owner's, which has such a field of its own"
+            yield forbidden(f"spec.{FIELD}.{name}", "not supported with spec.adopts; set it on the pods' controller")

@@ -1,4 +1,4 @@
-"""`spec.scaling` of an ElasticJob. What is wrong with it, what is the core told of it, and what is its status?"""
+"""`spec.scaling` of an ElasticJob: its validation, its fields in the JobSpec, and `status.elasticScaling`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from outrider.master.core.k8s.values import durations
-from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
+from outrider.master.core.k8s.values.field_errors import forbidden, invalid, required
+from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.scaling.schedule import is_zone, problem
 from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER, Entry
 
 OWN = (THROUGHPUT, EFFICIENCY, SCHEDULE)
-"""By these the size is not the user's."""
+"""Policies by which the job, not the user, sets its size."""
 _DURATIONS = {"cooldown": "scale_cooldown", "evaluation": "scale_evaluation", "roomPatience": "scale_room_patience"}
 
 
-def asked(scaling: Document, masters: int = 0) -> dict[str, Any]:
-    """Fields of a JobSpec; `masters`: members beside the workers."""
+def spec_fields(scaling: Document, masters: int = 0) -> dict[str, Any]:
+    """Fields of the JobSpec. `masters`: number of members that are not workers."""
     found: dict[str, Any] = {}
     if scaling.get("policy") in OWN:
         found["scaling"] = scaling["policy"]
@@ -34,69 +35,70 @@ def asked(scaling: Document, masters: int = 0) -> dict[str, Any]:
 
 
 def objections(scaling: Document, sizes: tuple[int, int], given: tuple[bool, bool]) -> Iterator[str]:
-    """`sizes`: the least and the most members; `given`: which of them the user has."""
+    """Field errors. `sizes`: minReplicas and maxReplicas of the workers; `given`: whether the user has set each."""
     policy = scaling.get("policy")
     if policy in OWN and not all(given):
-        yield f"spec.scaling.policy: {policy} needs both minReplicas and maxReplicas of {WORKER}"
+        yield invalid("spec.scaling.policy", policy, f"needs both minReplicas and maxReplicas of {WORKER}")
     elif policy in (THROUGHPUT, EFFICIENCY) and sizes[0] == sizes[1]:
-        yield (
-            f"spec.scaling.policy: {policy} has nothing to find, since minReplicas and maxReplicas of {WORKER} are "
-            f"both {sizes[0]}"
-        )
+        why = f"needs minReplicas less than maxReplicas of {WORKER}; both are {sizes[0]}"
+        yield invalid("spec.scaling.policy", policy, why)
     for field in _DURATIONS:
         value = scaling.get(field)
         if value is not None and durations.parsed(value) is None:
-            yield f"spec.scaling.{field}: {shown(value)} is no duration; write {durations.ALLOWED}"
+            yield invalid(f"spec.scaling.{field}", value, f"must be {durations.ALLOWED}")
     yield from _schedule(scaling, sizes, given)
 
 
 def _schedule(scaling: Document, sizes: tuple[int, int], given: tuple[bool, bool]) -> Iterator[str]:
     found, zone = entries(scaling.get("schedule")), scaling.get("timeZone")
     if scaling.get("policy") == SCHEDULE and not found:
-        yield 'spec.scaling.schedule: it is missing; write it as [{cron: "0 8 * * 1-5", replicas: 8}, ...]'
+        yield required("spec.scaling.schedule", 'for example [{cron: "0 8 * * 1-5", replicas: 8}, ...]')
     if found and scaling.get("policy") != SCHEDULE:
-        yield f"spec.scaling.schedule: it means nothing without policy: {SCHEDULE}"
+        yield forbidden("spec.scaling.schedule", f"has no effect without policy: {SCHEDULE}")
     if zone is not None and not is_zone(zone):
-        yield f"spec.scaling.timeZone: {shown(zone)} is none; write it as Europe/Berlin, or leave it out for UTC"
+        yield invalid("spec.scaling.timeZone", zone, "must be a time zone such as Europe/Berlin; the default is UTC")
     for number, entry in enumerate(found):
         path, size = f"spec.scaling.schedule[{number}]", entry["replicas"]
         if wrong := problem(entry["cron"]):
-            yield f'{path}.cron: {shown(entry["cron"])} is no cron expression, as "0 8 * * 1-5": {wrong}'
+            why = f'must be a cron expression such as "0 8 * * 1-5": {wrong}'
+            yield invalid(f"{path}.cron", entry["cron"], why)
         if given[0] and size < sizes[0]:
-            yield f"{path}.replicas: {size} is less than minReplicas {sizes[0]}"
+            yield invalid(f"{path}.replicas", size, f"must be greater than or equal to minReplicas ({sizes[0]})")
         elif given[1] and size > sizes[1]:
-            yield f"{path}.replicas: {size} is more than maxReplicas {sizes[1]}"
+            yield invalid(f"{path}.replicas", size, f"must be less than or equal to maxReplicas ({sizes[1]})")
 
 
-def status(told: Mapping[str, Any], masters: int = 0) -> Document | None:
-    """`status.elasticScaling`, from the status document; the first fields as KubeDL has them. `masters`: members that
-    are no workers; who counts workers is told of them alone."""
-    if not told:
+def status(scaling: Mapping[str, Any], masters: int = 0) -> Document | None:
+    """`status.elasticScaling`, from the core's status document; the first fields are KubeDL's.
+
+    It counts workers only. `masters`: number of members that are not workers.
+    """
+    if not scaling:
         return None
     worker = {
-        "elasticCondition": told["condition"],
-        "continue": told["continue"],
-        "currentReplicas": told["current"] - masters,
-        "lastReplicas": None if told["last"] is None else told["last"] - masters,
-        "message": told["message"],
-        "startTime": told["began"],
-        "nextEvaluation": told["next_evaluation"],
-        "policy": told["policy"],
+        "elasticCondition": scaling["condition"],
+        "continue": scaling["continue"],
+        "currentReplicas": scaling["current"] - masters,
+        "lastReplicas": None if scaling["last"] is None else scaling["last"] - masters,
+        "message": scaling["message"],
+        "startTime": scaling["began"],
+        "nextEvaluation": scaling["next_evaluation"],
+        "policy": scaling["policy"],
         "measured": [
             {"replicas": each["members"] - masters, "samplesPerSecond": each["samples_per_second"],
              "error": each["error"], "steps": each["steps"]}
-            for each in told["sizes"]
+            for each in scaling["sizes"]
         ],
         "decisions": [
             {"time": each["time"], "replicas": each["members"] - masters, "message": each["reason"]}
-            for each in told["decisions"]
+            for each in scaling["decisions"]
         ],
     }  # fmt: skip
     return {str(WORKER): {field: value for field, value in worker.items() if value is not None}}
 
 
-def told(scaling: Document) -> dict[str, Any] | None:
-    """What `status` has made `status.elasticScaling` of, workers counted alone; None where there is none."""
+def reported(scaling: Document) -> dict[str, Any] | None:
+    """The core's part of the status document that `status` was given, counting workers only; None if there is none."""
     worker = mapping(scaling.get(WORKER))
     if not worker:
         return None

@@ -1,8 +1,8 @@
-"""What is wrong with the spec of an ElasticJob by the schema of its CustomResourceDefinition.
+"""Validation of an ElasticJob's spec by the schema of its CustomResourceDefinition.
 
-The API server goes by the same one before it asks a webhook. Here it holds offline too, and where the API server has an
-older one or none. What a schema cannot say stands in `k8s.elasticjob.cross_field`, which may rely on this. Durations
-and amounts of memory are read by `k8s.values.durations` and `quantities`, in words of their own.
+The API server applies the same schema before it calls a webhook. This check also holds offline, and if the API server
+has an older schema or none. `k8s.elasticjob.cross_field` has the rules that a schema cannot express, and relies on this
+check. Durations and amounts of memory are checked there, by `k8s.values.durations` and `quantities`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
+from outrider.master.core.k8s.values.field_errors import forbidden, invalid, required, too_long, too_many, unsupported
 from outrider.master.core.k8s.values.fields import mapping, shown, whole
 from outrider.master.core.k8s.values.names import Document
 
-MOST_TOLD: Final = 20
-"""Sentences about one document. Its user mends some and asks again."""
+MOST_ERRORS: Final = 20
+"""Maximum number of field errors for one document. The user fixes them and applies it again."""
 
 
 # -- the schema, as the API server reads it -------------------------------------------------------------------------
@@ -34,17 +35,17 @@ def _spec() -> Document:
 SPEC: Final = _spec()
 RULES: Final[Document] = SPEC["properties"]["recovery"]["properties"]["rules"]
 for _closed in (RULES["items"], SPEC["properties"]["metrics"]):
-    _closed["additionalProperties"] = False  # what is dropped in silence elsewhere would make another rule of them
+    _closed["additionalProperties"] = False  # an ignored field would change the meaning of the rule
 
 
 def _pattern(_validator: object, pattern: str, value: object, schema: Document) -> Iterator[ValidationError]:
-    """A user's own pattern never comes here. The API server's `$` fits at the end alone."""
+    """Matches as the API server does, whose `$` matches only at the end; no user's own pattern comes here."""
     if "type" in schema and isinstance(value, str) and not re.fullmatch(pattern, value):
         yield ValidationError("")
 
 
 def _elsewhere(*_: object) -> Iterator[ValidationError]:
-    """`anyOf` stands where a whole number or a text may be, `minProperties` where a role has to be."""
+    """Nothing: `cross_field` checks integer-or-string fields (`anyOf`) and missing roles (`minProperties`)."""
     return iter(())
 
 
@@ -59,65 +60,66 @@ _Validator = extend(
 
 
 def _without_nulls(value: object) -> object:
-    """Null is what was left out."""
+    """The value without nulls, which count as missing."""
     if isinstance(value, dict):
         return {str(name): _without_nulls(inner) for name, inner in value.items() if inner is not None}
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-# -- in sentences ---------------------------------------------------------------------------------------------------
+# -- field errors ---------------------------------------------------------------------------------------------------
 def objections(value: object, path: str = "spec", schema: Document = SPEC) -> list[str]:
-    """Sentences that begin with the path of a field, each once; of many the first."""
+    """Field errors without duplicates, at most `MOST_ERRORS`."""
     found: dict[str, None] = {}
     for error in _Validator(schema).iter_errors(_without_nulls(value)):
-        found |= dict.fromkeys(_sentences(error, path))
-        if len(found) >= MOST_TOLD:
+        found |= dict.fromkeys(_errors(error, path))
+        if len(found) >= MOST_ERRORS:
             break
-    return list(found)[:MOST_TOLD]
+    return list(found)[:MOST_ERRORS]
 
 
-def _sentences(error: ValidationError, path: str) -> Iterator[str]:
+def _errors(error: ValidationError, path: str) -> Iterator[str]:
     found: Any = error.instance
     schema = mapping(error.schema)
     at = path + "".join(f"[{each}]" if isinstance(each, int) else f".{shown(each)}" for each in error.absolute_path)
-    fields = mapping(schema.get("properties"))
+    fields: Document = mapping(schema.get("properties"))
     match error.validator:
         case "required":
             missing = (name for name in schema["required"] if name not in found)
-            yield from (f"{at}.{name}: it is missing; it must be {allowed(fields[name])}" for name in missing)
+            yield from (required(f"{at}.{name}", f"must be {allowed(fields[name])}") for name in missing)
         case "additionalProperties":
-            known = f"there {'is' if len(fields) == 1 else 'are'} {', '.join(fields)}"
-            yield from (
-                f"{at}.{shown(name)}: there is no such field; {known}" for name in sorted(found.keys() - fields)
-            )
+            known = f"unknown field; known fields: {', '.join(fields)}"
+            yield from (forbidden(f"{at}.{shown(name)}", known) for name in sorted(found.keys() - fields))
         case "maxItems":
-            yield f"{at}: there are {len(found)} entries, and {schema['maxItems']} may be there"
+            yield too_many(at, len(found), schema["maxItems"])
         case "maxLength":
-            yield f"{at}: it has {len(found)} characters, and may have {schema['maxLength']}"
+            yield too_long(at, schema["maxLength"])
+        case "enum":
+            yield unsupported(at, found, schema["enum"])
         case _:
             is_none = whole(found) == 0 and at.startswith("spec.replicaSpecs.") and at.endswith(".replicas")
-            hint = "; spec.suspend: true lets all members go" if is_none else ""
-            yield f"{at}: {shown(found)} must be {allowed(schema)}{hint}"
+            hint = "; set spec.suspend: true to release all members" if is_none else ""
+            yield invalid(at, found, f"must be {allowed(schema)}{hint}")
 
 
 def allowed(schema: Document) -> str:
-    """What a value may be."""
+    """What a value must be, by its schema: the end of `must be …`."""
     if words := schema.get("enum"):
         *first, last = map(_written, words)
         return f"{', '.join(first)} or {last}"
-    kind, example = schema["type"], f", as {schema['example']}" if "example" in schema else ""
-    span = "".join(f" {word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum")) if key in schema)
+    kind, example = schema["type"], f", for example {schema['example']}" if "example" in schema else ""
+    least, most = schema.get("minimum"), schema.get("maximum")
+    span = "" if least is None else f" of at least {least}" if most is None else f" between {least} and {most}"
     if kind == "object":
         return " with ".join(filter(None, ["an object", ", ".join(schema.get("properties", ()))])) + example
     if kind == "array":
-        return f"a list, and each entry {allowed(schema['items'])}"
+        return f"a list with each entry {allowed(schema['items'])}"
     if "maxLength" in schema:
-        least = f"{schema['minLength']} to" if "minLength" in schema else "at most"
-        span = f" of {least} {schema['maxLength']} characters"
-    words = {"boolean": "true or false", "integer": "a whole number", "number": "a number", "string": "a text"}
+        shortest = f"{schema['minLength']} to" if "minLength" in schema else "at most"
+        span = f" of {shortest} {schema['maxLength']} characters"
+    words = {"boolean": "true or false", "integer": "an integer", "number": "a number", "string": "a string"}
     return f"{words[kind]}{span}{example}"
 
 
 def _written(word: object) -> str:
-    """As it stands in YAML."""
+    """The value as in YAML."""
     return word if isinstance(word, str) and word.lower() not in ("true", "false") else json.dumps(word)

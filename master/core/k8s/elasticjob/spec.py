@@ -1,8 +1,8 @@
-"""An ElasticJob as the user wrote it: what it means. `k8s.elasticjob.validation` says what is wrong with one,
-`k8s.elasticjob.adopted` makes the one that stands for another owner.
+"""The meaning of an ElasticJob: from the user's document to the core's JobSpec.
 
-Everything here takes a document as it comes, in any shape: the webhook that checks it may have been down when it was
-stored. Sizes that the user left out are never written into it, so that `kubectl scale` is not held by a default.
+`k8s.elasticjob.validation` validates the document; `k8s.elasticjob.adopted` makes the ElasticJob of another owner.
+These functions accept documents of any shape, because the webhook may have been down when the document was stored.
+Missing sizes are never written into the document, so no default limits `kubectl scale`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECOVERY = {
     "growPatience": "grow_patience",
     "startPatience": "start_patience",
 }
-"""Durations of `spec.recovery`, and what they are called in a JobSpec."""
+"""Durations in `spec.recovery` and their fields in a JobSpec."""
 NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
 DATA = {
     "elasticData": "elastic_data",
@@ -46,65 +46,66 @@ DATA = {
     "requireResume": "require_resume",
 }
 KEEP_FAILED_PODS = 3
-"""As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
+"""Default of `keepFailedPods`, as in the schema; it also holds for documents stored without defaults."""
 HANG = ("step", "init", "checkpoint", "eval")
 
 
 def resized(job: Document, replicas: int) -> Document:
-    """The merge patch that gives it so many members, whatever case its user writes workers in."""
+    """The merge patch that sets the number of members, whatever the case of the role's name."""
     specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))
     role = next((role for role in specs if str(role).lower() == WORKER), str(WORKER))
     return {"spec": {"replicaSpecs": {role: {"replicas": replicas - has_master(job)}}}}
 
 
 def spec_of(job: Document) -> JobSpec:
-    """What the core is told of a job that `k8s.elasticjob.validation` has nothing against."""
+    """The core's spec of a valid job."""
     spec = mapping(job.get("spec"))
     roles = roles_of(job)
     worker = roles.get(WORKER) or roles.get(MASTER, {})
-    least, most, wanted = members(job)
-    asked: dict[str, Any] = {}
+    least, most, desired = members(job)
+    fields: dict[str, Any] = {}
     for field, name in (("nprocPerNode", "nproc"), ("nodeUnit", "node_unit"), ("spares", "spares"),
                         ("maxRestarts", "max_restarts")):  # fmt: skip
         if (count := whole(spec.get(field))) is not None:
-            asked[name] = count
-    asked["restart_policy"] = restart_policy_of(worker)
+            fields[name] = count
+    fields["restart_policy"] = restart_policy_of(worker)
     if (limit := whole(worker.get("restartLimit"))) is not None:
-        asked["relaunch_limit"] = limit
+        fields["relaunch_limit"] = limit
     if not spec.get("adopts"):
         kept = whole(spec.get("keepFailedPods"))
-        asked["keep_failed_pods"] = KEEP_FAILED_PODS if kept is None else kept
-        asked["max_memory"] = most_memory(job, worker)
+        fields["keep_failed_pods"] = KEEP_FAILED_PODS if kept is None else kept
+        fields["max_memory"] = most_memory(job, worker)
     recovery = mapping(spec.get("recovery"))
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
-            asked[name] = seconds
-    asked |= _of_hangs(mapping(recovery.get("hang"))) | _of_exit_codes(recovery)
+            fields[name] = seconds
+    fields |= _of_hangs(mapping(recovery.get("hang"))) | _of_exit_codes(recovery)
     check = mapping(spec.get("nodeCheck"))
     for switches, names in ((check, NODE_CHECKS), (spec, DATA)):
         for field, name in names.items():
             if isinstance(switches.get(field), bool):
-                asked[name] = switches[field]
-    asked |= elasticjob_scaling.asked(mapping(spec.get("scaling")), int(has_master(job)))
-    asked["metrics_pattern"] = elasticjob_metrics.asked(spec.get("metrics"))
-    asked["save_signal"] = signal_of(spec.get("saveSignal"))
+                fields[name] = switches[field]
+    fields |= elasticjob_scaling.spec_fields(mapping(spec.get("scaling")), int(has_master(job)))
+    fields["metrics_pattern"] = elasticjob_metrics.pattern_of(spec.get("metrics"))
+    fields["save_signal"] = signal_of(spec.get("saveSignal"))
     if has_master(job):
-        asked |= {"has_master": True, "limits": (limits(job, MASTER),)}
-    asked["remarks"] = pytorch_objections.remarks(job)
+        fields |= {"has_master": True, "limits": (limits(job, MASTER),)}
+    fields["remarks"] = pytorch_objections.remarks(job)
     return JobSpec(
-        key_of(job), least, most, wanted,
-        is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
+        key_of(job), least, most, desired,
+        is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in fields, **fields,
     )  # fmt: skip
 
 
 def limits(job: Document, name: Role) -> RoleLimits:
+    """The limits of one role of a job."""
     role = roles_of(job)[name]
     limit = whole(role.get("restartLimit"))
     return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role), restart_policy_of(role))
 
 
 def signal_of(text: object) -> str:
-    """Empty where there is none, or it is none: the webhook has told the user."""
+    """The signal's name; empty if there is none or it is invalid, which the webhook has reported."""
     try:
         return save_signal.parsed(text) if isinstance(text, str) else ""
     except ValueError:
@@ -112,26 +113,26 @@ def signal_of(text: object) -> str:
 
 
 def _of_hangs(hang: Document) -> dict[str, Any]:
-    """A limit that is left out is ours; `enabled: false` switches all of them off."""
+    """Fields of the JobSpec for hang detection; missing limits keep their defaults."""
     given = {f"hang_{phase}": durations.parsed(hang.get(phase)) for phase in HANG}
-    asked: dict[str, Any] = {name: seconds for name, seconds in given.items() if seconds is not None}
-    return asked | ({"hang_detection": False} if hang.get("enabled") is False else {})
+    fields: dict[str, Any] = {name: seconds for name, seconds in given.items() if seconds is not None}
+    return fields | ({"hang_detection": False} if hang.get("enabled") is False else {})
 
 
 def _of_exit_codes(recovery: Document) -> dict[str, Any]:
-    """What the core is told of `exitCodes` and `rules`."""
-    asked: dict[str, Any] = {}
+    """Fields of the JobSpec for `exitCodes` and `rules`."""
+    fields: dict[str, Any] = {}
     codes = mapping(recovery.get("exitCodes"))
     for field, name in (("retryable", "retryable_codes"), ("permanent", "permanent_codes")):
         if codes.get(field) is not None:
-            asked[name] = elasticjob_rules.codes(codes[field])
+            fields[name] = elasticjob_rules.codes(codes[field])
     if rules := elasticjob_rules.parsed(recovery.get("rules")):
-        asked["rules"] = rules
-    return asked
+        fields["rules"] = rules
+    return fields
 
 
 def most_memory(job: Document, role: Document) -> int | None:
-    """Bytes; None where neither the user nor the template says any."""
+    """Maximum memory of the trainer's container in bytes; None if neither `maxMemory` nor the template sets a limit."""
     most = quantities.parsed(role.get("maxMemory"))
     if most is not None:
         return most
@@ -143,9 +144,9 @@ def most_memory(job: Document, role: Document) -> int | None:
 
 
 def with_defaults(job: Document, old: Document | None = None) -> Document:
-    """A copy with lower-case roles, each with `replicas` (the scale subresource reads it).
+    """A copy with lower-case roles, each with `replicas`, which the scale subresource reads.
 
-    An apply of `Worker` over a stored `worker` shows both: the one that is not in `old` is what the user says now.
+    After an apply of `Worker` over a stored `worker` the document has both; the one that is not in `old` wins.
     """
     job = deepcopy(job)
     spec = mapping(job.get("spec"))
@@ -165,12 +166,12 @@ def with_defaults(job: Document, old: Document | None = None) -> Document:
 
 
 def _keep_within(spec: Document, worker: Document, before: Mapping[str, Document]) -> None:
-    """The size that a job has found by itself gives way to new limits: its user need not say another one too."""
+    """Moves the size of a job that scales itself into new limits, so the user need not set it too."""
     found = whole(worker.get("replicas"))
     is_own = mapping(spec.get("scaling")).get("policy") in elasticjob_scaling.OWN
-    if not (is_own or spec.get(pytorch_fields.ENABLE) is True) or found is None:  # the latter may leave one size alone
+    if not (is_own or spec.get(pytorch_fields.ENABLE) is True) or found is None:  # enableElastic may permit one size
         return
-    least, most, _wanted = sizes(roles_of({"spec": spec})[WORKER])
+    least, most, _desired = sizes(roles_of({"spec": spec})[WORKER])
     limits = Limits(least, most, max(whole(spec.get("nodeUnit")) or 1, 1))
     if found == whole(before.get(WORKER, {}).get("replicas")) and limits.sizes():
         worker["replicas"] = limits.within(found)

@@ -1,8 +1,8 @@
-"""What `kubectl` shows of a job: the status of its ElasticJob.
+"""The status of an ElasticJob, which `kubectl` shows.
 
-The status is made anew from what the core says and from the pods; of the old one only the times of conditions that have
-not changed are kept, and what the next master needs where the core has not said it yet. It stays small for large jobs:
-the whole story of every member is in the master's own status (`outrider status`).
+Each status is built from the core's status document and the pods. Only two parts of the old status stay: the times of
+unchanged conditions, and the data for the next master until the core provides it. The status stays small for large
+jobs; the master's own status has all facts about each member (`outrider status`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any
 from outrider.master.core import quantities
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
-from outrider.master.core.k8s.elasticjob.conditions import MESSAGE, condition, conditions_of, held_pods, refused_pods
+from outrider.master.core.k8s.elasticjob.conditions import (
+    MESSAGE,
+    blocked_pods,
+    condition,
+    conditions_of,
+    rejected_pods,
+)
 from outrider.master.core.k8s.pods.observe import seen
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import JOB, ROLE, Document
@@ -25,10 +31,11 @@ from outrider.master.core.spec import WORKER
 from outrider.wire.ids import MemberId
 
 MEMBERS_SHOWN = 500
-"""Of 10,000 members the status would be larger than the API server's database takes."""
+"""Maximum number of members in the status: with 10,000 it would exceed the limit of the API server's database."""
 FAULTS_SHOWN = 10
+"""Maximum number of faults in the status."""
 PAST = ("gone", "lost", "replaced", "failed")
-"""Members in these states are shown only while their pod is there."""
+"""States of members that are shown only while their pod exists."""
 
 
 def status_of(
@@ -39,9 +46,12 @@ def status_of(
     problems: Sequence[str] = (),
     unknown: Sequence[str] = (),
 ) -> Document:
-    """`document`: what a SaveStatus action carries, empty where the core has said nothing yet; `now`: RFC 3339;
-    `problems`: what `validation.problems` has against the newest spec, which is then not followed; `unknown`: paths of
-    fields that pods are made without."""
+    """The status of a job.
+
+    `document`: the core's status document from a SaveStatus action, empty before the first; `now`: RFC 3339;
+    `problems`: field errors of the newest spec, which is then not followed; `unknown`: paths of template fields that
+    the API server dropped from the pods.
+    """
     old = mapping(job.get("status"))
     known = _known(job, pods)
     phase = str(document.get("phase") or "").capitalize() or (PENDING if problems else CREATED)
@@ -76,16 +86,18 @@ def status_of(
 
 
 def unsupervised(status: Mapping[str, Any], reason: str, message: str, now: str) -> Document:
-    """The status as it is, but for the condition Supervised, which is False: nobody of ours looks after the job."""
+    """The status with the condition Supervised set to False: Outrider does not supervise the job."""
     conditions = list(status.get("conditions") or ())
     old = {c.get("type"): c for c in conditions}
-    wanted = condition("Supervised", False, reason, message[:MESSAGE], old, now)
-    return {**status, "conditions": [*(c for c in conditions if c.get("type") != "Supervised"), wanted]}
+    new = condition("Supervised", False, reason, message[:MESSAGE], old, now)
+    return {**status, "conditions": [*(c for c in conditions if c.get("type") != "Supervised"), new]}
 
 
 def refused(job: Document, problems: Sequence[str], now: str) -> Document:
-    """The merge patch for the status of a job that is not run, whatever its document is: nothing of its spec is read.
-    What an earlier master has written is kept, for the next one that can run it."""
+    """The merge patch for the status of a job that cannot be run; its spec is not read and may have any shape.
+
+    The data of an earlier master stays, for the next master that can run the job.
+    """
     metadata, old = mapping(job.get("metadata")), mapping(job.get("status"))
     message = "; ".join(problems)[:MESSAGE]
     kept = {each.get("type"): each for each in map(mapping, entries(old.get("conditions"))) if each.get("type")}
@@ -96,37 +108,37 @@ def refused(job: Document, problems: Sequence[str], now: str) -> Document:
     status: Document = {
         "phase": str(old.get("phase") or PENDING),
         "conditions": list(kept.values()),
-        "message": f"the spec cannot be run: {message}"[:MESSAGE],
+        "message": f"the spec is invalid: {message}"[:MESSAGE],
         "observedGeneration": generation if isinstance(generation, int) else 0,
     }
     return {"metadata": {"uid": metadata.get("uid")}, "status": status}
 
 
 def _without_spec(saved: object) -> Document | None:
-    """Of an earlier master; whether it is needed still is known anew (`k8s.elasticjob.accepted_spec`)."""
+    """The data of an earlier master without its spec; `k8s.elasticjob.accepted_spec` adds the spec if needed."""
     return {field: value for field, value in mapping(saved).items() if field != "spec"} or None
 
 
 def _packed(saved: Mapping[str, Any]) -> Document:
-    """One line of what is for the next master alone: `kubectl describe` shows each field of an object on a line."""
+    """The data for the next master as one string: `kubectl describe` shows each field of an object on its own line."""
     return {"term": saved["term"], "state": json.dumps(saved, separators=(",", ":"))}
 
 
 def left_by(status: Mapping[str, Any]) -> Document | None:
-    """What an earlier master has left in this status; None where none has run the job."""
+    """The data of an earlier master in this status; None if no master has run the job."""
     state = (status.get("saved") or {}).get("state")
     return None if state is None else {**status, "saved": json.loads(state)}
 
 
-def _data(told: Mapping[str, Any]) -> Document | None:
-    """None where there is nothing to say."""
-    if not told.get("notes") and not told.get("elastic"):
+def _data(data: Mapping[str, Any]) -> Document | None:
+    """`status.data`; None if data positions are not followed and there are no notes."""
+    if not data.get("notes") and not data.get("elastic"):
         return None
-    return {"elastic": told["elastic"], "samplesRepeated": told["samples_repeated"], "notes": told["notes"]}
+    return {"elastic": data["elastic"], "samplesRepeated": data["samples_repeated"], "notes": data["notes"]}
 
 
 def _known(job: Document, pods: Sequence[Document]) -> dict[MemberId, PodSeen]:
-    """Of a job that adopts, all are its workers, whatever role its owner calls them by: it counts them as one."""
+    """The pods by member. In a job that adopts pods, all are workers, whatever role their owner gives them."""
     known = {pod.member: pod for pod in map(seen, pods) if pod is not None}
     return {member: replace(pod, role=WORKER) for member, pod in known.items()} if _adopts(job) else known
 
@@ -138,21 +150,21 @@ def _adopts(job: Document) -> bool:
 def _message(
     document: Mapping[str, Any], phase: str, known: Mapping[MemberId, PodSeen], problems: Sequence[str]
 ) -> str:
-    """While the job waits for members: also for which one, and what holds it up."""
-    said = str(document.get("message") or "")
+    """The job's message; while it waits for members also the first pod that does not start, with the reason."""
+    message = str(document.get("message") or "")
     if problems:
-        said = f"the spec cannot be run: {'; '.join(problems)}"
+        message = f"the spec is invalid: {'; '.join(problems)}"
     elif phase in (PENDING, RUNNING, RESTARTING):
-        missing = (*held_pods(document, known), *refused_pods(document, known))
-        held = [f"{member}: {reason}" for member, reason in missing]
-        if held and held[0] not in said:
-            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-            said = "; ".join(part for part in (said.rstrip("."), held[0] + more) if part)
-    return said[:MESSAGE]
+        missing = (*blocked_pods(document, known), *rejected_pods(document, known))
+        blocked = [f"{member}: {reason}" for member, reason in missing]
+        if blocked and blocked[0] not in message:
+            more = f" (and {len(blocked) - 1} more)" if len(blocked) > 1 else ""
+            message = "; ".join(part for part in (message.rstrip("."), blocked[0] + more) if part)
+    return message[:MESSAGE]
 
 
 def _counts(job: Document, pods: Any) -> dict[str, dict[str, int]]:
-    """Pods by role. One that is being deleted counts nowhere, as in a Job's status."""
+    """Pods by role and phase. A pod that is being deleted does not count, as in a Job's status."""
     counts = {role: {"active": 0, "succeeded": 0, "failed": 0, "pending": 0}
               for role in sorted({str(WORKER), *roles_of(job)})}  # fmt: skip
     for pod in pods:

@@ -1,7 +1,6 @@
-"""The annotations that a user may write on a pod (docs/contracts.md §8), parsed at the edge.
+"""The annotations that a user may set on a pod (docs/contracts.md §8), parsed at the edge.
 
-A value that cannot be meant is an error that names the annotation and says what it may be: a typo must not train on
-other sizes than were asked for.
+An unsupported value is a field error of the annotation: a typo must not start training with another size.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
-from outrider.master.core.k8s.values import atomic_save, checkpoint_memory
+from outrider.master.core.k8s.values import atomic_save, checkpoint_memory, save_signals
 from outrider.master.core.k8s.values.chaos import ALLOWED
+from outrider.master.core.k8s.values.field_errors import invalid, unsupported
 from outrider.master.core.k8s.values.limits import MOST_MEMBERS
 from outrider.master.core.k8s.values.names import (
     ATOMIC_SAVE,
@@ -40,14 +40,14 @@ from outrider.master.core.k8s.values.names import (
 
 MOST_PROCESSES, MOST_RESTARTS = 1024, 999_999
 LABEL = 63
-"""Characters of a label's value, which a job's name must be."""
+"""Maximum length of a job's name in characters: the name is also a label's value."""
 YES, NO = ("true", "enabled", "1"), ("false", "disabled", "0", "")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """None and empty where nothing was asked."""
+class Requested:
+    """The requests in a pod's annotations; None or empty if an annotation is not set."""
 
     job: str
     least: int | None
@@ -65,18 +65,18 @@ class Asked:
     require_resume: bool = False
     migration_dir: str = ""
     checkpoint_memory: int = 0
-    """Bytes."""
+    """Size of the memory for in-memory checkpoints in bytes."""
     checkpoint_path: str = ""
     save_signal: str = ""
     atomic_save: str = ""
-    """As the hooks are told."""
+    """Value of OUTRIDER_ATOMIC_SAVE for the hooks."""
 
 
-def read(annotations: Mapping[str, Any]) -> Asked:
-    """Raises ValueError."""
+def read(annotations: Mapping[str, Any]) -> Requested:
+    """The requests in the annotations of a pod. Raises ValueError with a field error."""
     job = _text(annotations, JOB)
-    asked = Asked(
-        job=named(job, f"annotation {JOB}") if job else "",
+    requested = Requested(
+        job=named(job, path_of(JOB)) if job else "",
         least=_whole(annotations, MIN, 1, MOST_MEMBERS),
         most=_whole(annotations, MAX, 1, MOST_MEMBERS),
         nproc=_whole(annotations, NPROC, 1, MOST_PROCESSES),
@@ -96,22 +96,33 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         save_signal=_signal(annotations, SAVE_SIGNAL),
         atomic_save=_atomic(annotations, ATOMIC_SAVE),
     )
-    if asked.least is not None and asked.most is not None and asked.least > asked.most:
-        raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")
+    if requested.least is not None and requested.most is not None and requested.least > requested.most:
+        raise ValueError(
+            invalid(path_of(MIN), requested.least, f"must be at most {requested.most}, the value of {MAX}")
+        )
     if (chaos := _text(annotations, CHAOS)) not in ("", ALLOWED):
         raise ValueError(
-            f"annotation {CHAOS}: {chaos!r} on a pod would break every replacement too; a pod may say {ALLOWED}, and "
-            f"faults that are armed belong to the annotations of the ElasticJob itself"
+            unsupported(path_of(CHAOS), chaos, (ALLOWED,))
+            + " (on a pod a fault would break every replacement too; arm faults by an annotation of the ElasticJob)"
         )
-    return asked
+    return requested
 
 
-def named(job: str, source: str) -> str:
-    """The job's name, where it can be a label of its pods and the name of an ElasticJob. Raises ValueError."""
+def path_of(annotation: str) -> str:
+    """The path of an annotation for field errors."""
+    return f"metadata.annotations[{annotation}]"
+
+
+def named(job: str, path: str) -> str:
+    """The name, if it can be a job's: a label of its pods and the name of an ElasticJob. Raises ValueError."""
     if len(job) > LABEL or not _NAME.fullmatch(job):
         raise ValueError(
-            f"{source}: {job!r} cannot be a job's name: it may have up to {LABEL} lower-case letters, digits, '-' and "
-            f"'.', and annotation {JOB} can give another"
+            invalid(
+                path,
+                job,
+                f"must have up to {LABEL} lower-case letters, digits, '-' and '.' to be a job's name; "
+                f"the annotation {JOB} can set another name",
+            )
         )
     return job
 
@@ -126,7 +137,7 @@ def _whole(annotations: Mapping[str, Any], name: str, least: int, most: int) -> 
     if name not in annotations:
         return None
     if not re.fullmatch(r"[0-9]{1,6}", text) or not least <= int(text) <= most:
-        raise ValueError(f"annotation {name}: {text!r} must be a whole number from {least} to {most}")
+        raise ValueError(invalid(path_of(name), text, f"must be an integer between {least} and {most}"))
     return int(text)
 
 
@@ -135,33 +146,33 @@ def _memory(annotations: Mapping[str, Any], name: str) -> int:
     try:
         return checkpoint_memory.parsed(text) if text else 0
     except ValueError as error:
-        raise ValueError(f"annotation {name}: {error}") from error
+        raise ValueError(f"{path_of(name)}: {error}") from error
 
 
 def _path(annotations: Mapping[str, Any], name: str) -> str:
     try:
         return checkpoint_memory.parsed_path(_text(annotations, name)) if name in annotations else ""
     except ValueError as error:
-        raise ValueError(f"annotation {name}: {error}") from error
+        raise ValueError(f"{path_of(name)}: {error}") from error
 
 
 def _signal(annotations: Mapping[str, Any], name: str) -> str:
     text = _text(annotations, name)
     try:
         return checkpoints_save_signal.parsed(text) if text else ""
-    except ValueError as error:
-        raise ValueError(f"annotation {name}: {error}") from error
+    except ValueError:
+        raise ValueError(save_signals.error(path_of(name), text)) from None
 
 
 def _atomic(annotations: Mapping[str, Any], name: str) -> str:
     try:
         return atomic_save.of_words(_text(annotations, name))
     except ValueError as error:
-        raise ValueError(f"annotation {name}: {error}") from error
+        raise ValueError(f"{path_of(name)}: {error}") from error
 
 
 def _yes(annotations: Mapping[str, Any], name: str) -> bool:
     text = _text(annotations, name).lower()
     if text not in (*YES, *NO):
-        raise ValueError(f'annotation {name}: {text!r} must be "true" or "false"')
+        raise ValueError(unsupported(path_of(name), text, ("true", "false")))
     return text in YES

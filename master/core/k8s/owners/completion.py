@@ -1,8 +1,8 @@
-"""Whether a pods' owner is over or suspended, in its own words. A Job that Kubernetes gave up (`backoffLimit`,
-`activeDeadlineSeconds`) makes no pod any more, and whoever waits for one waits for ever.
+"""Whether the owner of pods has ended or is suspended, by its status and spec.
 
-A Job, a JobSet and a training operator's job say it alike: a condition that is True. Of others (a StatefulSet) there is
-no end.
+A Job that has failed (`backoffLimit`, `activeDeadlineSeconds`) creates no pods any more, so waiting for one would never
+end. A Job, a JobSet and a training operator's job have a condition that is True at their end. Other owners, such as a
+StatefulSet, have no end.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ COMPLETE = ("Complete", "Completed", "Succeeded")
 
 
 def end_of(owner: Document) -> OwnerEnded | None:
-    """None: it goes on."""
-    who = f"{owner.get('kind')} {mapping(owner.get('metadata')).get('name')}"
+    """The end of the owner; None if it continues."""
+    name = f"{owner.get('kind')} {mapping(owner.get('metadata')).get('name')}"
     for condition in map(mapping, entries(mapping(owner.get("status")).get("conditions"))):
         kind = condition.get("type")
         if condition.get("status") != "True" or kind not in (FAILED, *COMPLETE):
@@ -26,13 +26,13 @@ def end_of(owner: Document) -> OwnerEnded | None:
         words = ": ".join(brief(str(condition[key])) for key in ("reason", "message") if condition.get(key))
         why = f" ({words})" if words else ""
         if kind == FAILED:
-            return OwnerEnded(False, f"{who} has failed{why}")
-        return OwnerEnded(True, f"{who} is complete{why}")
+            return OwnerEnded(False, f"{name} has failed{why}")
+        return OwnerEnded(True, f"{name} is complete{why}")
     return None
 
 
 def is_suspended(owner: Document) -> bool:
-    """It takes its pods and makes none for now: `spec.suspend` of a Job and a JobSet, `runPolicy.suspend` of what the
-    training operator runs."""
+    """Whether the owner deletes its pods and creates none for now: `spec.suspend` of a Job or a JobSet,
+    `runPolicy.suspend` of a training operator's job."""
     spec = mapping(owner.get("spec"))
     return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True

@@ -1,4 +1,4 @@
-"""A pod's place in its job, and what its annotations ask for: its injection depends on no more."""
+"""A pod's place in its job and the requests in its annotations: all that its injection depends on."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pod belongs, and what its annotations ask of us."""
+    """The place of a pod in its job, and the requests in its annotations."""
 
     job: str
     namespace: str
     role: str
     member: str = ""
-    """Empty: the sidecar reads its id from the field `member_path` of its own pod."""
+    """Id of the member; empty if the sidecar reads it from the field `member_path` of its own pod."""
     rank_index: int | None = None
-    """None: read from the pod's label, which a spare has not."""
+    """Rank index; None if the sidecar reads it from the pod's label, which a spare does not have."""
     nproc: int | None = None
     script: str = ""
     pythonpath: str = ""
     per_rank: bool = False
     container: str = ""
     of_operator: bool = False
-    """Its pods are the training operator's, which runs a job in a container of a fixed name."""
+    """Whether the training operator creates the pod, which runs the job in a container with a fixed name."""
     max_restarts: int | None = None
     migration_dir: str = ""
-    """Where the job's scripts save their state before planned moves."""
+    """Directory for the state that scripts save before planned moves."""
     checkpoint_memory: int = 0
-    """Bytes in which the trainer keeps checkpoints."""
+    """Size of the memory for in-memory checkpoints in bytes."""
     checkpoint_path: str = ""
-    """What is saved there is kept in them."""
+    """File whose saves go to that memory."""
     atomic_save: str = ""
-    """What the hooks are told of it, empty: nothing."""
+    """Value of OUTRIDER_ATOMIC_SAVE for the hooks; empty if it is not set."""
     member_path: str = "metadata.name"
+    """Field of the pod with the member's id."""
     is_untrained: bool = False
-    """It is known that no generation of the job was ever formed."""
+    """Whether it is known that no generation of the job was ever formed."""
     members: int | None = None
-    """How many pods its job has, if it can have no other number; None where nobody could say it."""
+    """Number of pods of the job if it is fixed; None if it is not fixed or unknown."""
     alone_after: float | None = None
-    """Seconds after which the pod begins by itself; None: it waits for a master for ever."""
+    """Seconds after which the pod starts without a master; None if it waits for a master for ever."""
 
     @property
     def key(self) -> str:

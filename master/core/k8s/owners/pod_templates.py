@@ -1,5 +1,4 @@
-"""The pods that a document asks for: itself, or its pod templates. They come with what its controller will write on the
-pods."""
+"""The pod or the pod templates in a document, with the labels that its controller will add to the pods."""
 
 from __future__ import annotations
 
@@ -13,35 +12,39 @@ JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 WITH_TEMPLATE = ("Job", "StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "ReplicationController")
 NAMED_LATER = {
-    "CronJob": "each Job that it makes is a job of its own, named when it is made: only the webhook can inject them",
-    "PodTemplate": "whoever makes pods of it names their job: only the webhook can inject them",
+    "CronJob": "each of its Jobs is a job of its own and gets its name when it is created; only the webhook can "
+    "inject their pods",
+    "PodTemplate": "the controller that uses it gives the job its name; only the webhook can inject the pods",
 }
-"""Kinds whose pods' job has no name yet, and why nothing can be written into their templates."""
+"""Kinds whose templates cannot be injected because the job of the pods has no name yet, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
+    """One pod or pod template in a document."""
+
     where: str
-    """`Job gpt`, `PyTorchJob gpt, Worker`."""
+    """Name of the template for messages: `Job gpt`, `PyTorchJob gpt, Worker`."""
     holder: Document
-    """The object itself that has a pod's metadata and spec."""
+    """Object with the metadata and spec of the pod."""
     labels: dict[str, str] = field(default_factory=dict)
-    """What its controller adds."""
+    """Labels that the controller will add."""
     owner: Document | None = None
+    """Document of the controller; None for a pod."""
     member_path: str = "metadata.name"
-    """Of a pod: where its member's id stands."""
+    """Field of a pod with its member's id."""
     counted_by: str = ""
-    """What of each pod its rank index is read from, which the template has not; empty where nothing says it."""
+    """Source of each pod's rank index, which the template lacks; empty if there is none."""
     unknown: str = ""
-    """Why its pods cannot be injected before they are made; empty where they can."""
+    """Why the template cannot be injected; empty if it can."""
 
     @property
     def is_ours(self) -> bool:
-        """Of an ElasticJob: the master asks for the injection of its pods."""
+        """Whether the template is an ElasticJob's: the master requests the injection of its pods."""
         return JOB in self.labels
 
     def stand_in(self) -> Document:
-        """A pod of it, as far as it is known before it is made."""
+        """A pod of this template, as far as it is known before its creation."""
         if self.owner is None:
             return self.holder
         metadata, owner = mapping(self.holder.get("metadata")), mapping(self.owner.get("metadata"))
@@ -57,7 +60,10 @@ class Template:
 
 
 def templates_of(document: Document) -> Iterator[Template]:
-    """None of a kind that has no pods, or is not known. Raises ValueError for an owner without a name."""
+    """The pod templates of a document; none if its kind is unknown or has no pods.
+
+    Raises ValueError for an owner without a name.
+    """
     kind, metadata, spec = str(document.get("kind")), mapping(document.get("metadata")), mapping(document.get("spec"))
     name = metadata.get("name")
     where = f"{kind} {name or metadata.get('generateName') or 'without a name'}"
@@ -67,8 +73,8 @@ def templates_of(document: Document) -> Iterator[Template]:
     found = [found for found in _found(kind, str(name), spec, where, document) if found.holder]
     if found and not name:
         raise ValueError(
-            f"{kind}: metadata.name is missing, and what generateName makes of it is not known before its pods are "
-            f"made: only the webhook can inject them"
+            f"{kind}: metadata.name: Required value: the name that generateName will give is unknown; only the webhook "
+            f"can inject the pods"
         )
     yield from found
 
@@ -93,7 +99,7 @@ def _found(kind: str, name: str, spec: Document, where: str, owner: Document) ->
             counted = "its role and replica index"
             template = mapping(mapping(value).get("template"))
             yield Template(f"{where}, {role}", template, labels, owner, counted_by=counted)
-    else:  # a Job, a StatefulSet, a DaemonSet, or any other controller that keeps its template where they do
+    else:  # a Job, a StatefulSet, or any controller with its template in the same field
         template = mapping(spec.get("template"))
         if kind in WITH_TEMPLATE or entries(mapping(template.get("spec")).get("containers")):
             indexed = kind == "Job" and spec.get("completionMode") == "Indexed"
@@ -102,5 +108,5 @@ def _found(kind: str, name: str, spec: Document, where: str, owner: Document) ->
 
 
 def replica_specs(spec: Document) -> Document:
-    """`pytorchReplicaSpecs` and its like, of the training operator's kinds; empty where there is none."""
+    """`pytorchReplicaSpecs` or the like of the training operator's kinds; empty if there is none."""
     return next((mapping(value) for field, value in spec.items() if str(field).endswith("ReplicaSpecs")), {})

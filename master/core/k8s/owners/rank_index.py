@@ -1,9 +1,8 @@
-"""Which rank index a pod of another controller has. It is its place among all pods of its job, from 0, whatever its
-role.
+"""The rank index of a pod of another controller: its position among all pods of its job, from 0, in any role.
 
-Controllers count within a Job, a role, a set. Where they make several of those for one job, a pod's place is behind all
-pods of those before its own, which the owner's document says; where that cannot be read, what the controller has told
-the pod, else nothing: the master gives the lowest free one then.
+Controllers count within a Job, a role or a set. If a job has several of these, the pods of all earlier ones come first;
+their number is in the owner's document. If that cannot be read, the rank in the pod's own variables counts. Without
+either there is no rank index, and the master assigns the lowest vacant one.
 """
 
 from __future__ import annotations
@@ -14,22 +13,23 @@ from outrider.master.core.generation.layout import ROLE_ORDER
 from outrider.master.core.k8s.owners.pod_templates import JOBSET_NAME, REPLICA_TYPE
 from outrider.master.core.k8s.owners.references import above, controller_of, meant_by
 from outrider.master.core.k8s.owners.sizes import job_pods, members_by_role, replicated_jobs
+from outrider.master.core.k8s.values.field_errors import invalid
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import MEMBER, RANK_INDEX, Document
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-"""An annotation of Indexed Jobs, and a label from Kubernetes 1.28 on."""
+"""Annotation of an Indexed Job's pods, from Kubernetes 1.28 on also a label."""
 JOBSET = "jobset.sigs.k8s.io"
 JOB_INDEX, JOB_GLOBAL_INDEX = f"{JOBSET}/job-index", f"{JOBSET}/job-global-index"
 REPLICATED_JOB = f"{JOBSET}/replicatedjob-name"
 REPLICAS, GLOBAL_REPLICAS = f"{JOBSET}/replicatedjob-replicas", f"{JOBSET}/global-replicas"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 OPERATORS_RANK = ("PET_NODE_RANK", "RANK")
-"""What the training operator sets for the pods of a PyTorchJob that has a Master: 0 for it, i + 1 for worker i."""
+"""Variables that the training operator sets in a PyTorchJob with a Master: 0 for the Master, i + 1 for worker i."""
 
 
 def needs_owners(pod: Document) -> bool:
-    """The pod alone does not say it: its owners' documents are worth asking for."""
+    """Whether the owners' documents must be read, because the pod alone does not have its rank index."""
     metadata = mapping(pod.get("metadata"))
     labels, controller = mapping(metadata.get("labels")), controller_of(metadata)
     if controller is None or labels.get(RANK_INDEX) or MEMBER in labels:
@@ -38,13 +38,14 @@ def needs_owners(pod: Document) -> bool:
 
 
 def rank_index_of(pod: Document, owners: Sequence[Document]) -> int | None:
-    """Raises ValueError where the label that says it cannot be meant."""
+    """The rank index of a pod; None if unknown. Raises ValueError if its label has an invalid value."""
     metadata = mapping(pod.get("metadata"))
     labels, notes = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
     if labels.get(RANK_INDEX):
         found = _index(labels[RANK_INDEX])
         if found is None:
-            raise ValueError(f"label {RANK_INDEX}: {labels[RANK_INDEX]!r} must be a whole number from 0")
+            why = "must be an integer greater than or equal to 0"
+            raise ValueError(invalid(f"metadata.labels[{RANK_INDEX}]", labels[RANK_INDEX], why))
         return found
     if MEMBER in labels:
         return None  # a spare of an ElasticJob
@@ -68,8 +69,11 @@ def _in_stateful_set(name: str, owner: Document) -> int | None:
 def _in_jobset(
     labels: Document, completion: int | None, job: Document | None, owners: Sequence[Document]
 ) -> int | None:
-    """Behind the pods of all Jobs before its own. A pod says which Job its own is, and not how many pods those before
-    it have: without a document only the pods of a JobSet of one Job have a known place."""
+    """The rank index of a JobSet's pod: after the pods of all earlier Jobs.
+
+    A pod has the index of its own Job, but not the number of pods of earlier ones. So without a document only the pods
+    of a JobSet of one Job have a known rank index.
+    """
     jobset = above(job, owners)
     if jobset is not None and jobset.get("kind") == "JobSet":
         return _among_replicated_jobs(labels, completion, mapping(jobset.get("spec")))
@@ -92,7 +96,7 @@ def _among_replicated_jobs(labels: Document, completion: int | None, spec: Docum
 
 
 def _behind(before: int, index: int | None, pods: int, completion: int | None) -> int | None:
-    """The place in the Job of this index, each of so many pods. A Job that counts nothing has one pod with a place."""
+    """The rank index in the Job with this index. A Job without completion indexes has a rank index for one pod only."""
     if index is None or (completion is None and pods > 1):
         return None
     return before + index * pods + (completion or 0)
@@ -103,9 +107,9 @@ def _of_operator(pod: Document, labels: Document, owner: Document) -> int | None
     index, role = _index(labels.get(REPLICA_INDEX)), str(labels.get(REPLICA_TYPE)).lower()
     if index is None:
         return None
-    counts, told = members_by_role(mapping(owner.get("spec"))), _told(pod)
-    if role not in counts and told is not None:
-        return told
+    counts, own_rank = members_by_role(mapping(owner.get("spec"))), _rank_variable(pod)
+    if role not in counts and own_rank is not None:
+        return own_rank
     return sum(count for each, count in counts.items() if _order(each) < _order(role)) + index
 
 
@@ -113,13 +117,13 @@ def _order(role: str) -> tuple[int, str]:
     return ROLE_ORDER.get(role, len(ROLE_ORDER)), role
 
 
-def _told(pod: Document) -> int | None:
-    """By the operator, in any of the containers: of two variables with one name the last is the one that counts."""
+def _rank_variable(pod: Document) -> int | None:
+    """The rank that the operator has set in any container; of two variables with one name the last counts."""
     for name in OPERATORS_RANK:
         for container in map(mapping, entries(mapping(pod.get("spec")).get("containers"))):
-            said = [entry.get("value") for entry in map(mapping, entries(container.get("env")))
+            values = [entry.get("value") for entry in map(mapping, entries(container.get("env")))
                     if entry.get("name") == name]  # fmt: skip
-            if said and (rank := _index(said[-1])) is not None:
+            if values and (rank := _index(values[-1])) is not None:
                 return rank
     return None
 

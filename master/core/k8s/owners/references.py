@@ -1,4 +1,4 @@
-"""Owner references: from a pod up through its controllers, and to a job from what is made for it."""
+"""Owner references: from a pod up through its controllers, and from a job's objects to the job."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from outrider.master.core.k8s.values.names import GROUP_VERSION, KIND, Document
 
 
 def controller_of(metadata: Document) -> Document | None:
-    """The owner reference of the one controller that makes and deletes it."""
+    """The owner reference of the controller that creates and deletes the object; None if there is none."""
     references = (mapping(reference) for reference in entries(metadata.get("ownerReferences")))
     return next((reference for reference in references if reference.get("controller")), None)
 
 
 def meant_by(reference: Document | None, owners: Sequence[Document]) -> Document | None:
-    """The owner that a reference names: one of its name that was made anew (another uid) is not it."""
+    """The owner that a reference names; a later object of the same name has another UID and does not count."""
     wanted = mapping(reference)
     for owner in owners if wanted else ():
         metadata = mapping(owner.get("metadata"))
@@ -26,12 +26,12 @@ def meant_by(reference: Document | None, owners: Sequence[Document]) -> Document
 
 
 def above(owner: Document | None, owners: Sequence[Document]) -> Document | None:
-    """The owner of an owner."""
+    """The controller of an owner; None if it has none or is unknown."""
     return meant_by(controller_of(mapping(mapping(owner).get("metadata"))), owners)
 
 
 def owned_by(job: Document) -> Document:
-    """The owner reference of everything that is made for a job: it goes when the job is deleted."""
+    """The owner reference for objects of a job, so they are deleted with the job."""
     metadata = job["metadata"]
     return {
         "apiVersion": GROUP_VERSION,

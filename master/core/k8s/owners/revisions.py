@@ -1,5 +1,4 @@
-"""By whom a pod was made and from which template of theirs. The status of their job keeps some of it at its end
-(docs/adr/0036)."""
+"""The owner that created a pod, and the revision of its template; an ended job's status stores both (docs/adr/0036)."""
 
 from __future__ import annotations
 
@@ -14,35 +13,39 @@ from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.phases import OVER
 
 LABEL = "controller-revision-hash"
-"""Of a StatefulSet's pods."""
+"""Label of a StatefulSet's pods with their revision."""
 OWNER, REVISION, BEGUN_ANEW = "owner", "revision", "begunAnew"
 """Fields of `status.saved`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
+    """The outermost owner of a pod and the revision of the pod's template."""
+
     kind: str
     name: str
     owner: str
-    """The uid of the outermost owner."""
+    """UID of the outermost owner."""
     revision: str
-    """Empty: not known."""
+    """Revision of the template; empty if unknown."""
 
 
 UNREADABLE = Made("", "", "", "")
-"""The API server has not given its owners."""
+"""The value for a pod whose owners could not be read."""
 
 
 def made(pod: Document, owner: Document) -> Made:
-    """`owner`: the outermost one, as it reads now."""
+    """The owner and revision of a pod. `owner`: the present document of the outermost owner."""
     metadata = mapping(owner.get("metadata"))
     revision = _label(pod) if owner.get("kind") == "StatefulSet" else _of_templates(owner)
     return Made(str(owner.get("kind")), str(metadata.get("name")), str(metadata.get("uid") or ""), revision)
 
 
 def kept(status: Document, job: Document, pods: Sequence[Document], owner: Document | None) -> Document:
-    """The status that is about to be written, with what is kept of the last one in `job`, and at the end with whose
-    pods the members were: once, since pods of another revision may come a moment later. `owner`: as it was read last.
+    """The status to write, with the fields to keep from the last status in `job`.
+
+    The first status of an ended job also stores the owner and the revisions of its pods; later ones keep them, because
+    pods of another revision may come at any moment. `owner`: the last known document of the owner.
     """
     before = mapping(job.get("status"))
     saved = mapping(before.get("saved"))
@@ -52,12 +55,12 @@ def kept(status: Document, job: Document, pods: Sequence[Document], owner: Docum
         fields |= (
             {each: saved.get(each) for each in (OWNER, REVISION)} if was_over else _ended(status, job, pods, owner)
         )
-    said = {field: value for field, value in fields.items() if value}
-    return {**status, "saved": {**mapping(status.get("saved")), **said}} if said else status
+    stored = {field: value for field, value in fields.items() if value}
+    return {**status, "saved": {**mapping(status.get("saved")), **stored}} if stored else status
 
 
 def members(status: Document) -> frozenset[str]:
-    """The uids of their pods."""
+    """UIDs of the pods of the members in this status."""
     return frozenset(
         entry[0]
         for entry in mapping(state_of(status).get("members")).values()
@@ -66,7 +69,7 @@ def members(status: Document) -> frozenset[str]:
 
 
 def state_of(status: Document) -> Document:
-    """What one master leaves to the next; empty where it cannot be read."""
+    """The state that one master stores for the next; empty if it cannot be read."""
     try:
         return mapping(json.loads(mapping(status.get("saved")).get("state") or "null"))
     except (ValueError, TypeError, RecursionError):
@@ -74,7 +77,7 @@ def state_of(status: Document) -> Document:
 
 
 def owner_of(job: Document) -> str:
-    """The uid of the owner that it stands for."""
+    """UID of the owner of the job's pods."""
     adopts = mapping(job["spec"].get("adopts"))
     found = [mapping(each) for each in entries(mapping(job.get("metadata")).get("ownerReferences"))]
     if len(found) > 1:
@@ -84,7 +87,7 @@ def owner_of(job: Document) -> str:
 
 
 def _ended(status: Document, job: Document, pods: Sequence[Document], owner: Document | None) -> Document:
-    """More than one revision where a roll-out was under way."""
+    """Owner and revisions at the end of a job; several revisions if a roll-out was under way."""
     if mapping(job["spec"]["adopts"]).get("kind") == "StatefulSet":
         of_job = members(status)
         found = {_label(pod) for pod in pods if pod["metadata"].get("uid") in of_job}

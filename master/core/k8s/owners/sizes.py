@@ -1,8 +1,7 @@
-"""How many pods an owner asks for, side by side. The owner is a Job, a JobSet, a PyTorchJob, or whatever else has
-replicas.
+"""The number of pods that an owner runs in parallel: a Job, a JobSet, a PyTorchJob or any kind with replicas.
 
-Of an owner with several pod templates only those count whose pods are of the job: a driver that does not ask for
-injection, beside workers that do, is nobody's member, and a world that counted it would wait for it for ever.
+If an owner has several pod templates, only those whose pods belong to the job count. A driver that does not request
+injection, beside workers that do, is not a member: a generation that counted it would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from outrider.master.core.k8s.owners import annotations as owners_annotations
 from outrider.master.core.k8s.owners.pod_templates import replica_specs, templates_of
 from outrider.master.core.k8s.values import pytorch_fields
 from outrider.master.core.k8s.values import replica_specs as values_replica_specs
+from outrider.master.core.k8s.values.field_errors import invalid
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import INJECT, KIND, MAX, MIN, Document
 from outrider.master.core.spec import WORKER
@@ -22,7 +22,7 @@ from outrider.master.core.spec import WORKER
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Pods of a job: min ≤ replicas ≤ max. `nproc`: None where nobody says it."""
+    """Number of pods of a job: min ≤ replicas ≤ max. `nproc`: None if it is not set."""
 
     min: int
     max: int
@@ -31,31 +31,38 @@ class Size:
 
 
 def size_of(owner: Document, pod: Document | None = None) -> Size:
-    """What the owner asks for; `pod`, any of its pods, or its template else, may say min, max and nproc-per-node by
-    annotation. Raises ValueError where the two cannot both be meant."""
+    """The size of an owner.
+
+    `pod`: any of its pods, by default its template; its annotations may set min, max and nproc-per-node. Raises
+    ValueError if the annotations contradict the owner.
+    """
     spec, metadata = mapping(owner.get("spec")), mapping(owner.get("metadata"))
     if pod is None:
         pod = next((template.holder for template in templates_of(owner)), {})
-    asked = owners_annotations.read(mapping(mapping(pod.get("metadata")).get("annotations")))
-    least, most, replicas, nproc = _said(str(owner.get("kind")), spec)
-    if owner.get("kind") == "Pod":  # some of a kind, which only the annotations count
-        replicas = most = asked.most or asked.least or 1
-        least = asked.least or replicas
-    what = f"the {replicas} pods of {owner.get('kind')} {metadata.get('name')}"
-    if asked.least is not None and asked.least > replicas:
-        raise ValueError(f"annotation {MIN}: {asked.least} is more than {what}; it may be from 1 to {replicas}")
-    if asked.most is not None and asked.most < replicas:
-        raise ValueError(f"annotation {MAX}: {asked.most} is less than {what}; it may be {replicas} or more")
+    requested = owners_annotations.read(mapping(mapping(pod.get("metadata")).get("annotations")))
+    least, most, replicas, nproc = _own_size(str(owner.get("kind")), spec)
+    if owner.get("kind") == "Pod":  # lone pods, whose number only the annotations set
+        replicas = most = requested.most or requested.least or 1
+        least = requested.least or replicas
+    what = f"the number of pods of {owner.get('kind')} {metadata.get('name')}"
+    if requested.least is not None and requested.least > replicas:
+        raise ValueError(
+            invalid(f"metadata.annotations[{MIN}]", requested.least, f"must be between 1 and {replicas}, {what}")
+        )
+    if requested.most is not None and requested.most < replicas:
+        raise ValueError(
+            invalid(f"metadata.annotations[{MAX}]", requested.most, f"must be at least {replicas}, {what}")
+        )
     return Size(
-        least if asked.least is None else asked.least,
-        most if asked.most is None else asked.most,
+        least if requested.least is None else requested.least,
+        most if requested.most is None else requested.most,
         replicas,
-        nproc if asked.nproc is None else asked.nproc,
+        nproc if requested.nproc is None else requested.nproc,
     )
 
 
-def _said(kind: str, spec: Document) -> tuple[int, int, int, int | None]:
-    """min, max, replicas, nproc of an owner's own fields."""
+def _own_size(kind: str, spec: Document) -> tuple[int, int, int, int | None]:
+    """min, max, replicas and nproc from the owner's own fields."""
     if kind == KIND:
         meant = pytorch_fields.in_our_words({"spec": spec})
         return *values_replica_specs.members(meant), whole(meant["spec"].get("nprocPerNode"))
@@ -70,7 +77,7 @@ def _said(kind: str, spec: Document) -> tuple[int, int, int, int | None]:
 
 # -- a JobSet -----------------------------------------------------------------------------------------------------
 def replicated_jobs(spec: Document) -> list[tuple[str, int, int]]:
-    """Of a JobSet, in its order: the name of each replicated Job, how many Jobs it is, and pods of each of them."""
+    """For each replicated Job of a JobSet, in order: its name, its number of Jobs, and the pods of each Job."""
     jobs = [mapping(job) for job in entries(spec.get("replicatedJobs"))]
     templates = [mapping(mapping(job.get("template")).get("spec")) for job in jobs]
     joins = _joining([mapping(template.get("template")) for template in templates])
@@ -81,16 +88,16 @@ def replicated_jobs(spec: Document) -> list[tuple[str, int, int]]:
 
 
 def job_pods(spec: Document) -> int:
-    """Pods of a Job that run side by side."""
+    """Number of pods of a Job that run in parallel."""
     parallelism, completions = whole(spec.get("parallelism")), whole(spec.get("completions"))
     if parallelism is None:
-        return 1  # the API server's default, whatever completions says
+        return 1  # the API server's default, whatever completions is
     return parallelism if completions is None else min(parallelism, completions)
 
 
 # -- the training operator's kinds --------------------------------------------------------------------------------
 def members_by_role(spec: Document) -> dict[str, int]:
-    """Of a PyTorchJob or its like, by lower-case role; empty for any other kind."""
+    """Number of members by lower-case role, for a PyTorchJob or the like; empty for any other kind."""
     specs = {str(role).lower(): mapping(of_role) for role, of_role in replica_specs(spec).items()}
     joins = _joining([mapping(of_role.get("template")) for of_role in specs.values()])
     return {
@@ -101,7 +108,7 @@ def members_by_role(spec: Document) -> dict[str, int]:
 
 
 def _of_operator(spec: Document, counts: Mapping[str, int]) -> tuple[int, int, int, int | None]:
-    """A PyTorchJob, or another of the training operator's. Its elasticPolicy counts workers only."""
+    """The size of a training operator's job; its elasticPolicy counts workers only."""
     replicas, workers, policy = sum(counts.values()), counts.get(WORKER, 0), mapping(spec.get("elasticPolicy"))
     least, most = whole(policy.get("minReplicas")), whole(policy.get("maxReplicas"))
     nproc = str(spec.get("nprocPerNode") or policy.get("nProcPerNode") or "")
@@ -115,14 +122,17 @@ def _of_operator(spec: Document, counts: Mapping[str, int]) -> tuple[int, int, i
 
 # -- counting -----------------------------------------------------------------------------------------------------
 def _joining(templates: list[Document]) -> Iterator[bool]:
-    """Which of an owner's templates make members: those that ask by their label, where any does; else the namespace
-    asks, for all that do not say no."""
-    said = [mapping(mapping(template.get("metadata")).get("labels")).get(INJECT) for template in templates]
-    asked = "true" in said
-    return (own == "true" if asked else own != "false" for own in said)
+    """Whether each template of an owner makes members.
+
+    If any template requests injection by its label, only those do; otherwise the namespace requests it for all that do
+    not opt out.
+    """
+    labels = [mapping(mapping(template.get("metadata")).get("labels")).get(INJECT) for template in templates]
+    any_requests = "true" in labels
+    return (own == "true" if any_requests else own != "false" for own in labels)
 
 
 def count_of(value: Any) -> int:
-    """Of replicas, which are one where none are given."""
+    """The value of replicas; 1 if it is missing."""
     count = whole(value)
     return 1 if count is None else count

@@ -1,8 +1,8 @@
-"""Which members need an address of their own: a Service a rank index.
+"""The Services of a job: one per rank index for members that need a stable address.
 
-Workers of an all-reduce job meet at the address that each generation tells them. Members of a job with parameter
-servers are found by a name that outlives their pod. A master has the address that it would have in a PyTorchJob.
-Other controllers give their pods addresses themselves.
+Workers of an all-reduce job meet at the address that each generation provides. Members of a job with parameter servers
+need a name that outlives their pod. A master has the address that it would have in a PyTorchJob. Other controllers
+provide the addresses of their pods themselves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from outrider.wire.ids import RankIndex, Role
 PS, PS_PORT = "ps", 2222
 PORT = 3333
 MASTER_PORT = 23456
-"""Of a PyTorchJob's master. The ranks meet elsewhere, at an address of each generation's."""
+"""Port of a PyTorchJob's master. The ranks meet at another address, which each generation provides."""
 
 
 def services_of(job: Document) -> list[Document]:
-    """Those that the job needs at its present size."""
+    """The Services that the job needs at its present size."""
     roles = roles_of(job)
     if not has_addresses(job):
         return []
@@ -32,22 +32,25 @@ def services_of(job: Document) -> list[Document]:
 
 
 def has_addresses(job: Document) -> bool:
-    """Members are reached at Services: it has parameter servers, or a master."""
+    """Whether members have Services: the job has parameter servers or a master, and creates its pods itself."""
     return (PS in roles_of(job) or has_master(job)) and not job["spec"].get("adopts")
 
 
 def port_of(role: Role) -> int:
-    """On which its members are reached, where they have an address."""
+    """Port of the role's members in their Services."""
     return {PS: PS_PORT, MASTER: MASTER_PORT}.get(role, PORT)
 
 
 def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
-    """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was, also by
-    who has looked the name up before (docs/adr/0024). Kubernetes 1.20 would leave one there that has failed and is
-    kept, so that each pod says by a label that it serves, until it has failed."""
+    """The Service of one rank index, whichever pod has it.
+
+    A replacement has the same address as the lost member, even for a client that has resolved the name before
+    (docs/adr/0024). Kubernetes 1.20 would keep a failed pod in the Service, so each pod has a label `serves` until it
+    fails.
+    """
     labels = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
     selector = labels | {SERVES: "true"}
-    if role == MASTER:  # a worker that was a spare may hold its rank index
+    if role == MASTER:  # a worker that was a spare may have its rank index
         del selector[ROLE]
     port = port_of(role)
     return {

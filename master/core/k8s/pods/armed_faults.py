@@ -1,4 +1,4 @@
-"""Faults that an ElasticJob's annotation arms in its pods, and whether a pod's trainer has the right to make them."""
+"""Faults that an ElasticJob's annotation arms in its pods, and the permissions that they need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.wire.ids import MemberId
 
 
 def may_break_its_network(pod: Document) -> bool:
-    """Whether the trainer of this pod has the right to: as root with NET_ADMIN, and in a network of its own."""
+    """Whether the pod's trainer may break its network: as root with NET_ADMIN, in its own network namespace."""
     spec = mapping(pod.get("spec"))
     those = [mapping(container) for container in entries(spec.get("containers"))]
     trainer = trainer_name({"metadata": mapping(pod.get("metadata")), "spec": {"containers": those}})
@@ -27,7 +27,10 @@ def may_break_its_network(pod: Document) -> bool:
 
 
 def _first_index(job: Document, member: MemberId) -> int:
-    """Where there is a master, worker-0 has rank index 1. None of a master's replacements is meant."""
+    """The rank index that the first member with this id has; negative for a replacement of a master.
+
+    If the job has a master, worker-0 has rank index 1.
+    """
     role, _dash, number = member.rpartition("-")
     if not has_master(job):
         return int(number)
@@ -35,8 +38,10 @@ def _first_index(job: Document, member: MemberId) -> int:
 
 
 def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
-    """The pod, whose trainer finds what is armed for this member. Only the first of a rank index has it for its id's
-    number."""
+    """The pod with the armed faults of this member in its trainer's variables.
+
+    Only the first member of a rank index has an id with this number, so a replacement gets no fault.
+    """
     faults = chaos.of_member(_armed_of(job), _first_index(job, member))
     trainer = trainer_name(pod)
     for container in pod["spec"]["containers"]:
@@ -46,8 +51,8 @@ def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
 
 
 def _armed_of(job: Document) -> tuple[chaos.Armed, ...]:
-    """Nothing where it cannot be meant, which `validation` says."""
+    """The armed faults of a job; none if the annotation is invalid, which `validation` reports."""
     try:
-        return chaos.asked(str(mapping(job["metadata"].get("annotations")).get(CHAOS) or ""))
+        return chaos.all_armed(str(mapping(job["metadata"].get("annotations")).get(CHAOS) or ""))
     except ValueError:
         return ()

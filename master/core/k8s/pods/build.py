@@ -1,4 +1,4 @@
-"""A member's pod: made from the template of its role."""
+"""A member's pod, built from the template of its role."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from outrider.wire.ids import MemberId
 
 HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH,
              ATOMIC_SAVE)  # fmt: skip
-"""Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
+"""Annotations of an ElasticJob that its pods inherit, unless the template sets them."""
 
 
 def pod_of(job: Document, action: CreatePod) -> Document:
@@ -56,9 +56,9 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     variables = _variables(action, action.wanted or sizes(role)[2]) | _of_a_pytorchjob(job, action)
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)
-    if told := atomic_save.of_field(mapping(job["spec"].get("recovery")).get("atomicSave")):
+    if atomic := atomic_save.of_field(mapping(job["spec"].get("recovery")).get("atomicSave")):
         for container in spec["containers"]:
-            container["env"] = _with_variables(container["env"], {atomic_save.VARIABLE: told})
+            container["env"] = _with_variables(container["env"], {atomic_save.VARIABLE: atomic})
     if action.avoid:
         _keep_off(spec, action.avoid)
     pod: Document = {
@@ -100,17 +100,17 @@ def _id_of(member: MemberId) -> str:
 
 
 def _restart_policy(role: Document) -> str:
-    """The role's own is above the template's. A trainer that has succeeded is not started again."""
+    """The pod's restartPolicy: the role's takes precedence. It never restarts a trainer that has succeeded."""
     policy = restart_policy_of(role)
     own = {restart_policy.ALWAYS: "OnFailure", restart_policy.EXIT_CODE: "Never"}.get(policy, policy)
     return own or str(mapping(mapping(role.get("template")).get("spec")).get("restartPolicy") or "Never")
 
 
 def handed_on(job: Document) -> dict[str, str]:
-    """Annotations of its pods that the job itself has, or means."""
+    """Annotations that the pods inherit from the job's annotations and fields."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    said = (
+    fields = (
         (NPROC, "nprocPerNode"),
         (MIGRATION_DIR, "migrationDir"),
         (CHECKPOINT_MEMORY, "checkpointMemory"),
@@ -118,18 +118,18 @@ def handed_on(job: Document) -> dict[str, str]:
         (SAVE_SIGNAL, "saveSignal"),
     )
     spec = mapping(job.get("spec"))
-    return kept | {note: str(spec[field]) for note, field in said if spec.get(field) is not None}
+    return kept | {note: str(spec[field]) for note, field in fields if spec.get(field) is not None}
 
 
-def _variables(action: CreatePod, wanted: int) -> dict[str, str]:
-    """A spare has no rank, and cannot be told one when it gets it."""
-    variables = {"WORKER_TYPE": str(action.role), "WORKER_ID": _id_of(action.member), "WORKER_NUM": str(wanted)}
+def _variables(action: CreatePod, size: int) -> dict[str, str]:
+    """Variables of every container. A spare has no WORKER_RANK, because it gets its rank after its start."""
+    variables = {"WORKER_TYPE": str(action.role), "WORKER_ID": _id_of(action.member), "WORKER_NUM": str(size)}
     return variables if action.rank_index is None else variables | {"WORKER_RANK": str(action.rank_index)}
 
 
 def _of_a_pytorchjob(job: Document, action: CreatePod) -> dict[str, str]:
-    """What the pods of one with a master are told: a shell script reads it before torchrun does (`set -u`,
-    `--nnodes=$WORLD_SIZE`). The ranks are told their own."""
+    """Variables as in a PyTorchJob, if the job has a master: a shell script may read them before torchrun starts
+    (`set -u`, `--nnodes=$WORLD_SIZE`). The ranks get their own values."""
     if not has_master(job) or action.rank_index is None:
         return {}
     return {
@@ -141,14 +141,17 @@ def _of_a_pytorchjob(job: Document, action: CreatePod) -> dict[str, str]:
 
 
 def _with_variables(env: Sequence[Document], variables: Mapping[str, str]) -> list[Document]:
-    """Ours come first, so that the user's own may be written with $(WORKER_ID); what the user has set stays."""
+    """The variables with ours first, so the user's may refer to $(WORKER_ID); the user's values stay."""
     own = {entry.get("name") for entry in env}
     return [*({"name": name, "value": value} for name, value in variables.items() if name not in own), *env]
 
 
 def _keep_off(spec: Document, nodes: Sequence[str]) -> None:
-    """By the nodes' names: their host name label may be another. The API server takes one name a requirement, and a
-    pod fits where any one term does, so that each term must say it."""
+    """Excludes nodes by name, because the host name label may differ.
+
+    The API server accepts one name per requirement. A pod fits a node if any term matches, so each term must exclude
+    the nodes.
+    """
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(set(nodes))]
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
@@ -158,9 +161,11 @@ def _keep_off(spec: Document, nodes: Sequence[str]) -> None:
 
 
 def with_memory(pod: Document, limit: int) -> Document:
-    """A copy whose trainer's container may use so many bytes at the least. What it asks for grows by as much, so that
-    the scheduler finds it a node where it has them. A limit of the whole pod grows with the container's, or alone where
-    it is the only one."""
+    """A copy whose trainer's container may use at least this many bytes.
+
+    Its request grows in proportion, so the scheduler finds a node with enough memory. A limit of the whole pod grows
+    with the container's, or alone if it is the only one.
+    """
     pod = deepcopy(pod)
     name = trainer_name(pod)
     found = next((each for each in pod["spec"]["containers"] if each.get("name") == name), None)
@@ -178,6 +183,6 @@ def _raise_memory(holder: Document, had: int, limit: int) -> None:
     if had >= limit:
         return
     resources["limits"] = mapping(resources.get("limits")) | {"memory": quantities.written(limit)}
-    asked = quantities.parsed(mapping(resources.get("requests")).get("memory")) or 0
-    if asked and had:
-        resources["requests"]["memory"] = quantities.written(min(limit, asked * limit // had))
+    requested = quantities.parsed(mapping(resources.get("requests")).get("memory")) or 0
+    if requested and had:
+        resources["requests"]["memory"] = quantities.written(min(limit, requested * limit // had))

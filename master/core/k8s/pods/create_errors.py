@@ -1,8 +1,8 @@
-"""Why the API server does not make a pod: is it worth asking again, and when?
+"""Errors of the API server when it is asked to create a pod: whether to try again.
 
-409 is told by the pod that has the name, 429, 5xx and no answer at all are told by `ApiError.may_pass`. What is left is
-a refusal that stands as long as somebody does not change something: a quota, an admission webhook or policy, a service
-account that is not there, a spec that is none. Only a namespace that goes stays gone.
+For 409 the pod that has the name decides; for 429, 5xx and a missing response `ApiError.may_pass` does. All other
+errors are rejections that last until a user changes something: a quota, an admission webhook or policy, a missing
+service account, an invalid spec. Only a namespace that is being deleted is a final rejection.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from outrider.master.core.text import brief
 
 CONFLICT, TOO_MANY = 409, 429
 TERMINATING = "because it is being terminated"
-"""As every API server since 1.5 says it (plugin NamespaceLifecycle); newer ones add a cause."""
+"""Part of the message of every API server since 1.5 (plugin NamespaceLifecycle); newer ones add a cause."""
 
 
 def is_refusal(status: int) -> bool:
+    """Whether the HTTP status is a rejection."""
     return 400 <= status < 500 and status not in (CONFLICT, TOO_MANY)
 
 
 def is_final(status: int, message: str) -> bool:
-    """The namespace is being deleted, or is no more."""
+    """Whether the namespace is being deleted or does not exist any more."""
     return (status == 403 and TERMINATING in message) or (status == 404 and "namespaces" in message)
 
 
 def sentence(message: str) -> str:
-    """The server's own words, without the request that they answer."""
+    """The API server's message without the description of the request."""
     return brief(message.partition(": ")[2] or message)

@@ -1,9 +1,9 @@
-"""Pods that the watch shows no more, or as another job's, though nobody was deleting them.
+"""Pods that have left the watch, or their job, without being deleted.
 
-The watch shows what has the label of a job. So a pod whose label was taken away looks like one that was deleted by
-force, and only reading it tells the two apart: what runs in the first must be ended, or it trains on beside the next
-world. A label with another value is the same: the pod's sidecar speaks for the job that it was made for, and the other
-job never had it.
+The watch shows pods with a job's label. So a pod whose label was removed looks like one that was deleted by force, and
+only reading the pod distinguishes the two. The processes of the first must be stopped, or they train beside the next
+generation. A label with another value is the same case: the pod's sidecar belongs to the job that the pod was created
+for, and the other job never had this pod.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from outrider.wire.ids import JobName
 
 
 def made_for(pod: Document) -> JobName | None:
-    """The job that its sidecar speaks for; that of its label, where it has no sidecar."""
+    """The job that the pod was created for, by its sidecar's variables; without a sidecar the job of its label."""
     spec = mapping(pod.get("spec"))
     for container in chain(spec.get("containers") or (), spec.get("initContainers") or ()):
         for variable in container.get("env") or () if container.get("name") == SIDECAR_CONTAINER else ():
@@ -31,23 +31,26 @@ def made_for(pod: Document) -> JobName | None:
 
 
 def is_taken_out(pod: Document) -> bool:
-    """It has not the label of the job that it was made for."""
+    """Whether the pod no longer has the label of the job that it was created for."""
     return job_of(pod) != made_for(pod)
 
 
 def may_run(pod: Document) -> bool:
-    """As it was shown last, nobody was deleting it, and something in it ran."""
+    """Whether, when last shown, the pod was not being deleted and was not over."""
     return not pod["metadata"].get("deletionTimestamp") and not is_over(pod)
 
 
 def missing(before: Iterable[Document], listed: Iterable[Document]) -> list[Document]:
-    """Those of an earlier list that a new one has not: what became of them was in a watch that broke."""
+    """Pods of an earlier list that a new list lacks; a broken watch missed their end."""
     there = {pod["metadata"]["uid"] for pod in listed}
     return [pod for pod in before if pod["metadata"]["uid"] not in there and may_run(pod)]
 
 
 def read_again(pod: Document, seen: PodSeen, now: Document) -> PodGone | None:
-    """What the core is told of it. `now`: as it reads; empty where it is not there. None: its label is back already."""
+    """The core's event for a pod that has disappeared; None if its label is back.
+
+    `now`: the present document of the pod; empty if the pod does not exist.
+    """
     metadata = mapping(now.get("metadata"))
     is_the_same = metadata.get("uid") == pod["metadata"].get("uid")
     if not is_the_same or metadata.get("deletionTimestamp") or is_over(now):
@@ -55,5 +58,5 @@ def read_again(pod: Document, seen: PodSeen, now: Document) -> PodGone | None:
     if job_of(now) == made_for(pod):
         return None
     label = mapping(metadata.get("labels")).get(JOB)
-    became = f"says {label} now" if label else "was taken away"
+    became = f"is {label} now" if label else "was removed"
     return PodGone(seen.member, seen.uid, f"its label {JOB} {became}", may_run_on=True)

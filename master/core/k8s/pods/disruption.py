@@ -1,14 +1,14 @@
 """The PodDisruptionBudget of a job: a drain moves one member at a time.
 
-An eviction is make before break: the member trains on while its replacement starts, and the next eviction waits for
-that. Members that are not there and will not come (no room, no budget for another) do not count against it, or a job
-that trains with three of four would hold a drain for ever. A job of one member never holds one.
+An eviction is make-before-break: the member continues training while its replacement starts, and the next eviction
+waits for the replacement. Missing members that will not come (no room, restart limit reached) do not count: otherwise a
+job that trains with three of four members would block a drain for ever. A job of one member never blocks a drain.
 
-`maxUnavailable` follows the job's size by itself, but the API server must find that size, by the scale subresource of
+`maxUnavailable` follows the job's size by itself, but the API server must find that size by the scale subresource of
 the pods' controller. An ElasticJob and a StatefulSet have one that counts all of their members. A Job and a lone pod
-have none (the budget would let nobody go: "does not implement the scale subresource"), and a PyTorchJob's counts its
-workers alone, as ours does where there is a master; there `minAvailable` is written as a number, and again whenever the
-size changes.
+have none (the API server then refuses every eviction: "does not implement the scale subresource"). A PyTorchJob's
+counts its workers only, as ours does if there is a master. In these cases `minAvailable` is a number, which is written
+again whenever the size changes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ GROUP = "policy"
 KIND = "PodDisruptionBudget"
 PLURAL = "poddisruptionbudgets"
 SETTLED = 30.0
-"""Seconds for which a member must have been missing before a drain may take another one in spite of it: a replacement
-is created at once, and is seen to find no room within a few."""
+"""Seconds for which a member must be missing before a drain may take another one in spite of it. A replacement is
+created at once, and whether it finds room is known within a few seconds."""
 
 
 def api_version(group: Document) -> str | None:
-    """Of the versions in which the server has PodDisruptionBudgets, the one to use: v1 since Kubernetes 1.21, v1beta1
-    before 1.25. `group`: what /apis/policy says."""
+    """The API version of PodDisruptionBudgets to use: v1 since Kubernetes 1.21, v1beta1 before 1.25; None if there is
+    none. `group`: the document of /apis/policy."""
     served = {str(mapping(version).get("version")) for version in entries(group.get("versions"))}
     return next((f"{GROUP}/{version}" for version in ("v1", "v1beta1") if version in served), None)
 
 
 def budget_of(job: Document, version: str, lacking: int) -> Document:
-    """`lacking`: members that are missing and are not expected."""
+    """The PodDisruptionBudget of a job. `lacking`: number of members that are missing and not expected."""
     name = job["metadata"]["name"]
     return {
         "apiVersion": version,
@@ -58,10 +58,10 @@ def budget_of(job: Document, version: str, lacking: int) -> Document:
 
 
 def _allowed(job: Document, lacking: int) -> Document:
-    """Of the two fields one; the other is null, so that a merge patch takes it off."""
+    """One of the two fields; the other is null, so a merge patch removes it."""
     if _counts_by_itself(job):
         return {"maxUnavailable": 1 + lacking, "minAvailable": None}
-    return {"maxUnavailable": None, "minAvailable": max(0, wanted(job) - lacking - 1)}
+    return {"maxUnavailable": None, "minAvailable": max(0, desired(job) - lacking - 1)}
 
 
 def _counts_by_itself(job: Document) -> bool:
@@ -70,28 +70,28 @@ def _counts_by_itself(job: Document) -> bool:
 
 
 def _selected(job: Document) -> dict[str, str]:
-    """Our own scale subresource counts workers. Another controller's roles are all counted by us."""
+    """Labels of the pods in the budget: only workers, as our scale subresource counts; all pods of other controllers."""
     labels = {JOB: str(job["metadata"]["name"])}
     return labels if job["spec"].get("adopts") or has_master(job) else labels | {ROLE: str(WORKER)}
 
 
-def wanted(job: Document) -> int:
+def desired(job: Document) -> int:
     return members(job)[2]
 
 
 def lacking(job: Document, pods: Iterable[Document]) -> int:
-    """Members that are wanted and have no pod that runs or may soon. A suspended job lacks nobody."""
+    """Number of desired members without a pod that runs or may run soon; 0 for a suspended job."""
     if job["spec"].get("suspend"):
         return 0
     there = [pod for pod in pods if not is_over(pod) and not pod["metadata"].get("deletionTimestamp")]
     roles = (WORKER, MASTER) if has_master(job) else (WORKER,)
     counted = [pod for pod in map(seen, there) if pod is not None and (job["spec"].get("adopts") or pod.role in roles)]
-    return max(0, wanted(job) - sum(1 for pod in counted if not pod.unschedulable))
+    return max(0, desired(job) - sum(1 for pod in counted if not pod.unschedulable))
 
 
 @dataclass(slots=True)
 class Patience:
-    """The smallest number of the last `SETTLED` seconds: fewer count at once, more only when they have lasted."""
+    """The lowest number of missing members in the last `SETTLED` seconds: fewer count at once, more after that time."""
 
     counted: int = 0
     _more: int = 0
@@ -99,7 +99,7 @@ class Patience:
 
     @property
     def is_settled(self) -> bool:
-        """Nobody is missing whom the budget does not know of."""
+        """Whether the budget accounts for all missing members."""
         return self._since is None
 
     def look(self, count: int, now: float) -> int:
@@ -115,7 +115,7 @@ class Patience:
 
 
 def others(budgets: Sequence[Document], job: Document, pods: Iterable[Document]) -> list[str]:
-    """Budgets of somebody else that hold pods of this job: the API server evicts no pod that two of them select."""
+    """Names of foreign budgets that select pods of this job: the API server evicts no pod that two budgets select."""
     labels = [mapping(pod["metadata"].get("labels")) for pod in pods]
     if not labels:
         template = mapping(mapping(roles_of(job).get(WORKER, {}).get("template")).get("metadata"))
@@ -128,25 +128,27 @@ def others(budgets: Sequence[Document], job: Document, pods: Iterable[Document])
 
 
 def is_of(document: Document, job: Document) -> bool:
-    """It was made for this job, and goes with it."""
+    """Whether the object was created for this job and is deleted with it."""
     uid = job["metadata"]["uid"]
     return any(reference.get("uid") == uid for reference in entries(document["metadata"].get("ownerReferences")))
 
 
-def is_as_wanted(there: Document, wanted: Document) -> bool:
-    return all(there["spec"].get(field) == value for field, value in wanted["spec"].items())
+def is_as_desired(there: Document, desired: Document) -> bool:
+    """Whether the spec of an object has all desired values."""
+    return all(there["spec"].get(field) == value for field, value in desired["spec"].items())
 
 
 def is_of_an_earlier(document: Document, job: Document) -> bool:
-    """It was made for a job of this name that is deleted, and goes in a moment."""
+    """Whether the object was created for a deleted job of this name and will be deleted soon."""
     name = job["metadata"]["name"]
     references = entries(document["metadata"].get("ownerReferences"))
     return any((mapping(each).get("kind"), mapping(each).get("name")) == (OWNER, name) for each in references)
 
 
 def _selects(budget: Document, labels: Mapping[str, Any]) -> bool:
-    """As https://kubernetes.io/docs/concepts/overview/working-with-objects/labels reads a selector. An empty one
-    selects everything in policy/v1 and nothing in v1beta1."""
+    """Whether a budget selects these labels, as in
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels. An empty selector selects everything in
+    policy/v1 and nothing in v1beta1."""
     selector = mapping(mapping(budget.get("spec")).get("selector"))
     exact, expressions = mapping(selector.get("matchLabels")), entries(selector.get("matchExpressions"))
     if not exact and not expressions:

@@ -1,7 +1,7 @@
-"""`migrationDir`: where a script's state is kept for planned moves, checked before anything starts.
+"""`migrationDir`: the directory for the state of scripts at planned moves, validated before the job starts.
 
-A directory in the container's own file system, or on a volume that goes with the pod, would lose the state with the pod
-it was saved from. So it has to lie on a volume that outlives pods, mounted into the trainer and not read-only.
+On the container's own file system, or on a volume that is deleted with its pod, the state would be lost with the pod
+that saved it. So the directory must be on a volume that outlives pods, mounted into the trainer and not read-only.
 """
 
 from __future__ import annotations
@@ -13,33 +13,31 @@ from outrider.master.core.k8s.values.names import Document
 
 VARIABLE = "OUTRIDER_MIGRATION_DIR"
 OF_THE_POD = ("emptyDir", "configMap", "secret", "downwardAPI", "projected", "ephemeral", "image", "gitRepo")
-"""Kinds of volumes that end with their pod, or cannot be written."""
+"""Kinds of volumes that are deleted with their pod or cannot be written."""
 
 
 def objection(directory: object, spec: Document, container: Document) -> str:
-    """Why it will not do in this container of this pod, "" where it will."""
+    """What is wrong with the directory in this container; empty if it can be used."""
     if not isinstance(directory, str) or not PurePosixPath(directory).is_absolute():
-        return f"{directory!r} must be an absolute path in the trainer's container"
+        return "must be an absolute path in the trainer's container"
     found = _mount(PurePosixPath(directory), container)
-    needs = "a planned move needs a directory on a persistent volume of yours, mounted into the trainer"
+    needs = "must be on a persistent volume that is mounted into the trainer"
     if found is None:
-        return f"{directory} lies on no volume: {needs}"
+        return f"{needs}; it is on no volume"
     if found.get("readOnly"):
-        return f"{directory} lies on volume {found.get('name')}, which is mounted read-only"
+        return f"must be writable; volume {found.get('name')} is mounted read-only"
     volume = next((mapping(v) for v in entries(spec.get("volumes")) if mapping(v).get("name") == found.get("name")), {})
     kind = next((each for each in OF_THE_POD if each in volume), "")
-    return (
-        f"{directory} lies on volume {found.get('name')}, an {kind}, which ends with its pod: {needs}" if kind else ""
-    )
+    return f"{needs}; volume {found.get('name')} ({kind}) is deleted with its pod or read-only" if kind else ""
 
 
 def _mount(directory: PurePosixPath, container: Document) -> Document | None:
-    """The innermost that holds it."""
+    """The innermost mount that contains the directory; None if there is none."""
     mounts = [mapping(each) for each in entries(container.get("volumeMounts"))]
     holding = [m for m in mounts if directory.is_relative_to(str(m.get("mountPath") or "//"))]
     return max(holding, key=lambda m: len(str(m["mountPath"])), default=None)
 
 
 def of_job(directory: str, job: str) -> str:
-    """Jobs may share a directory: each has a folder of its own."""
+    """The folder of one job in the directory, which jobs may share."""
     return str(PurePosixPath(directory) / job)

@@ -1,4 +1,4 @@
-"""What Kubernetes says of a node, as far as a job wants to know it."""
+"""The facts about a node that a job needs: readiness, conditions and taints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.text import brief
 
 USUAL = {(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")}
-"""Conditions that the kubelet of every node that is well writes."""
+"""Conditions that every healthy kubelet writes."""
 
 
 def name_of(node: Document) -> str:
@@ -16,7 +16,7 @@ def name_of(node: Document) -> str:
 
 
 def seen(node: Document) -> NodeSeen:
-    """One that has said nothing yet is not Ready, as to the scheduler."""
+    """The core's event for a node. A node without a condition Ready is not ready, as for the scheduler."""
     conditions = _conditions(node)
     ready: Document = next((c for c in conditions if c.get("type") == "Ready"), {})
     stands = sorted((str(c.get("type")), str(c.get("status"))) for c in conditions if c is not ready)
@@ -41,7 +41,7 @@ def gone(name: str) -> NodeSeen:
 
 
 def trimmed(node: Document) -> Document:
-    """What `seen` reads, and the watch: the images alone that a node has are tens of kilobytes."""
+    """The fields of a node that `seen` and the watch read; the list of its images alone has tens of kilobytes."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "resourceVersion")}
     words = ("type", "status", "reason", "message")
     conditions = [{word: each[word] for word in words if word in each} for each in _conditions(node)]

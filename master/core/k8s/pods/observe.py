@@ -1,9 +1,8 @@
-"""A pod as it is seen: read as what the core is told of it.
+"""The core's events about a pod, derived from the pod's document.
 
-That depends on the newest document alone, and the same document always says the same: no clock, and nothing that was
-seen before. A pod that is being deleted is `terminating` whatever else is true of it, so that an end that somebody
-asked for is never a failure. Otherwise the trainer's container decides: its end is the pod's end, whether or not the
-sidecar still runs.
+Only the newest document counts: no clock and no earlier document, so equal documents give equal events. A pod that is
+being deleted is always `terminating`, so a requested end is never a failure. Otherwise the trainer's container decides:
+its end is the pod's end, whether or not the sidecar still runs.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from outrider.master.core.text import brief
 from outrider.wire.ids import PodUid, RankIndex, Role
 
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
-"""Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
+"""Values of status.reason for a pod that has lost its node. Evicted counts only if the node was short of resources."""
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
-"""A finalizer of every pod of a Job, from Kubernetes 1.26 on: it holds nothing up."""
+"""Finalizer of every pod of a Job, from Kubernetes 1.26 on; it blocks nothing."""
 NOT_ITS_FAULT = (
     "PreemptionByScheduler",
     "DeletionByTaintManager",
@@ -44,11 +43,11 @@ NOT_ITS_FAULT = (
     "DeletionByPodGC",
     "TerminationByKubelet",
 )
-"""Reasons of the condition DisruptionTarget (Kubernetes from 1.25 on)."""
+"""Reasons of the condition DisruptionTarget (Kubernetes 1.25 and later) that are not the pod's fault."""
 
 
 def seen(pod: Document, public_key: str = "") -> PodSeen | None:
-    """What the core is told of it; None for a pod of no job. `public_key`: the master's, where that is asked."""
+    """The core's event for a pod; None if the pod belongs to no job. `public_key`: the master's, to find a key mismatch."""
     member = member_of(pod)
     if member is None:
         return None
@@ -83,25 +82,28 @@ def seen(pod: Document, public_key: str = "") -> PodSeen | None:
 
 
 def kept(pod: Document) -> Document | None:
-    """What is kept of a pod that is watched; None of one that is so large that it was not injected."""
+    """The part of a pod that the watch keeps; None if the pod is too large, and so was not injected."""
     return None if bounds.too_large(pod) else bounds.kept(pod)
 
 
 def _alone_after(metadata: Document) -> float:
-    """As the webhook has written it."""
+    """Seconds in the annotation that the webhook has written; 0 if there is none."""
     text = str(mapping(metadata.get("annotations")).get(ALONE_AFTER, ""))
     return float(text) if len(text) < 12 and text.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _has_ended(pod: Document) -> bool:
-    """A kubelet that is behind may leave such a pod there for minutes (seen with 1.20)."""
-    told = list(containers.statuses(pod))
-    return bool(told) and all("terminated" in mapping(each.get("state")) for each in told) and not (
+    """Whether all containers have ended and no finalizer keeps the pod.
+
+    A slow kubelet may leave such a pod for minutes (seen with 1.20).
+    """
+    found = list(containers.statuses(pod))
+    return bool(found) and all("terminated" in mapping(each.get("state")) for each in found) and not (
         pod["metadata"].get("finalizers"))  # fmt: skip
 
 
 def listed(pods: Iterable[Document], public_key: str = "") -> PodsListed:
-    """Those of which nothing runs any more are gone, whatever is left to be read of them."""
+    """The core's event for a list of pods. Pods in which nothing runs any more count as gone."""
     shown = [(pod, pod_seen) for pod in pods if (pod_seen := seen(pod, public_key)) is not None]
     left = [gone(pod, pod_seen, is_deleted=False) for pod, pod_seen in shown if is_gone(pod)]
     return PodsListed(
@@ -110,21 +112,21 @@ def listed(pods: Iterable[Document], public_key: str = "") -> PodsListed:
 
 
 def gone(pod: Document, seen: PodSeen, *, is_deleted: bool) -> PodGone:
-    """What the core is told of one that was deleted, or that `is_gone`."""
+    """The core's event for a pod that was deleted or `is_gone`."""
     remains = not is_deleted and not pod["metadata"].get("deletionTimestamp")
     reason = seen.reason or "its pod was deleted"
     return PodGone(seen.member, seen.uid, reason, seen.exit_code, remains, seen.rank_index if remains else None)
 
 
 def _grace(metadata: Document) -> float | None:
-    """As whoever deletes it gives it: `kubectl delete` may say less than the pod does."""
+    """Grace period of a deletion in seconds, which `kubectl delete` may set; None if the pod is not being deleted."""
     seconds = metadata.get("deletionGracePeriodSeconds")
     is_deleted = bool(metadata.get("deletionTimestamp"))
     return float(seconds) if is_deleted and isinstance(seconds, int | float) else None
 
 
 def _ends_at(metadata: Document) -> float | None:
-    """A pod's deletionTimestamp is the moment at which its grace has run out."""
+    """Unix time of the end of the grace period (deletionTimestamp); None if the pod is not being deleted."""
     try:
         return datetime.fromisoformat(str(metadata.get("deletionTimestamp"))).timestamp()
     except ValueError:
@@ -132,16 +134,20 @@ def _ends_at(metadata: Document) -> float | None:
 
 
 def _standing(pod: Document) -> tuple[str, str, int | None]:
-    """Phase, reason and exit code, as docs/contracts.md and `PodSeen` mean them."""
+    """Phase, reason and exit code, as defined in docs/contracts.md and `PodSeen`."""
     status, phase = mapping(pod.get("status")), mapping(pod.get("status")).get("phase") or "Pending"
     trainer = containers.status_of(pod, trainer_name(pod))
     end = end_of(trainer)
     if pod["metadata"].get("deletionTimestamp"):
         return "terminating", _why_deleted(pod), None if end is None else end.code
     if is_taken(pod) or (phase == "Failed" and status.get("reason")):
-        return ("failed" if phase == "Failed" else "running"), _said(status), None if end is None else end.code
+        return (
+            ("failed" if phase == "Failed" else "running"),
+            _reason_and_message(status),
+            None if end is None else end.code,
+        )
     if end is not None and (phase in ("Succeeded", "Failed") or not _starts_again(pod, trainer, end)):
-        again = "" if not containers.loops(trainer) else f"; that was {_times(trainer)}"
+        again = "" if not containers.loops(trainer) else f" ({_times(trainer)})"
         return ("succeeded" if end.code == 0 else "failed"), f"the trainer's container {end.sentence}{again}", end.code
     if phase in ("Succeeded", "Failed"):
         return _without_trainer(pod, phase)
@@ -151,37 +157,45 @@ def _standing(pod: Document) -> tuple[str, str, int | None]:
 
 
 def _starts_again(pod: Document, trainer: Document, end: containers.End) -> bool:
-    """A pod of ours that would do so for ever has failed: it is replaced, within the budget. Another owner's is left to
-    it, for which the pod runs."""
+    """Whether the kubelet starts the trainer again.
+
+    A pod of ours in a crash loop counts as failed and is replaced, within its restart limit. A pod of another owner
+    counts as running, and its owner decides.
+    """
     is_ours = MEMBER in pod["metadata"]["labels"]
     is_hopeless = is_ours and containers.loops(trainer)
     return containers.is_restarted(pod, trainer["name"], end.code) and not is_hopeless
 
 
 def _without_trainer(pod: Document, phase: str) -> tuple[str, str, int | None]:
-    """It is over before the trainer began: an init container failed, or nothing is said. Ours end with the pod, and are
-    to blame where nobody else is."""
+    """The end of a pod whose trainer never ran: a container failed, or the pod has only a reason.
+
+    Our containers end with the pod, so the user's containers are checked first.
+    """
     ends = [(status, end) for status in containers.statuses(pod) if (end := end_of(status)) is not None and end.code]
     ends.sort(key=lambda each: each[0]["name"] in containers.OURS)
     for status, end in ends if phase == "Failed" else []:
         what = "init container" if containers.is_init(pod, status["name"]) else "container"
         return "failed", f"the {what} {status['name']} {end.sentence}", end.code
-    return phase.lower(), _said(mapping(pod.get("status"))), 0 if phase == "Succeeded" else None
+    return phase.lower(), _reason_and_message(mapping(pod.get("status"))), 0 if phase == "Succeeded" else None
 
 
 def _cannot_start(pod: Document) -> str:
-    """The first container that holds it up; empty while everything goes its way."""
+    """Why the first container that cannot start does not start; empty if all can."""
     for status in containers.statuses(pod):
         why, end = containers.cannot_start(status), end_of(status)
         if why:
             return why
         if end is not None and end.code != 0:
-            return f"the container {status['name']} {end.with_code}; that was {_times(status)}"
+            return f"the container {status['name']} {end.with_code} ({_times(status)})"
     return ""
 
 
 def _what_is_down(pod: Document, trainer: Document) -> str:
-    """`Restarted…` is a sign of life of the pod: the kubelet has seen the container end, and starts it again."""
+    """Which container of a running pod is down; empty if none is.
+
+    `Restarted…` shows that the kubelet works: it has seen the end of the container and starts it again.
+    """
     sidecar = containers.status_of(pod, SIDECAR_CONTAINER)
     for status, what in ((trainer, "Trainer"), (sidecar, "Sidecar")):
         end = end_of(status)
@@ -190,10 +204,10 @@ def _what_is_down(pod: Document, trainer: Document) -> str:
         if end is None:
             continue
         if containers.is_restarted(pod, status["name"], end.code):
-            return f"Restarted{what}: its container {end.with_code}; that was {_times(status)}"
-        return f"{what}Exited: its container {end.with_code}, and is not started again"
+            return f"Restarted{what}: its container {end.with_code} ({_times(status)})"
+        return f"{what}Exited: its container {end.with_code} and is not restarted"
     if not sidecar and mapping(pod["metadata"].get("annotations")).get(INJECTED) is None:
-        return "NotInjected: the pod was made while no webhook was there, so that it has no sidecar"
+        return "NotInjected: the pod has no sidecar, because the webhook was down when it was created"
     return ""
 
 
@@ -203,7 +217,7 @@ def _times(status: Document) -> str:
 
 
 def _has_no_room(pod: Document) -> str | None:
-    """Why the scheduler finds no node, in its words; None where it has found one, or has not looked yet."""
+    """The scheduler's reason for finding no node; None if it has found one or has not tried yet."""
     found = _condition(pod, "PodScheduled")
     if found.get("status") != "False" or found.get("reason") not in ("Unschedulable", "SchedulingGated"):
         return None
@@ -211,20 +225,20 @@ def _has_no_room(pod: Document) -> str | None:
 
 
 def _why_deleted(pod: Document) -> str:
-    """Who takes it, and with how much grace: its sidecar knows the pod's own, and `kubectl delete` may give less."""
+    """Why the pod is being deleted, with the grace period, which `kubectl delete` may set lower than the pod's own."""
     target, status = _condition(pod, "DisruptionTarget"), mapping(pod.get("status"))
     grace = pod["metadata"].get("deletionGracePeriodSeconds")
-    deleted = "it was deleted" if grace is None else f"it was deleted with {grace} s of grace"
+    deleted = "it was deleted" if grace is None else f"it was deleted with a grace period of {grace} s"
     if target.get("status") == "True":
         return f"{deleted}: {target.get('reason') or 'DisruptionTarget'}: {brief(target.get('message'))}".rstrip(": ")
     if status.get("reason"):
-        return f"{deleted}: {_said(status)}"
+        return f"{deleted}: {_reason_and_message(status)}"
     finalizers = [each for each in pod["metadata"].get("finalizers") or () if each != JOB_TRACKING]
-    return f"{deleted}, and is held by {', '.join(finalizers)}" if finalizers else deleted
+    return f"{deleted}; finalizers keep it: {', '.join(finalizers)}" if finalizers else deleted
 
 
-def _said(status: Document) -> str:
-    """The kubelet's or a controller's own word for it, and sentence."""
+def _reason_and_message(status: Document) -> str:
+    """Reason and message of the kubelet or a controller."""
     return ": ".join(word for word in (status.get("reason") or "", brief(status.get("message"))) if word)
 
 
@@ -234,8 +248,10 @@ def _condition(pod: Document, kind: str) -> Document:
 
 
 def is_taken(pod: Document) -> bool:
-    """Somebody took its machine: a node that is short, shuts down or is lost, a pod of higher priority, a drain. Its
-    replacement should cost nothing, unlike that of a pod that broke a limit of its own."""
+    """Whether the pod lost its node: a shortage, shutdown or loss of the node, a preemption, or a drain.
+
+    Its replacement is free, unlike that of a pod that exceeded a limit of its own.
+    """
     status = mapping(pod.get("status"))
     if status.get("reason") == "Evicted":
         return str(status.get("message") or "").startswith("The node ")
@@ -245,12 +261,17 @@ def is_taken(pod: Document) -> bool:
 
 
 def is_gone(pod: Document) -> bool:
-    """Nothing of it runs any more, and that was no failure of its own: its machine was taken, or it was deleted and a
-    finalizer keeps what is left. One that must go but has its grace still trains."""
+    """Whether nothing of the pod runs any more without a failure of its own.
+
+    It lost its node, or it was deleted and a finalizer keeps the object. A pod in its grace period still trains.
+    """
     return is_over(pod) and (is_taken(pod) or bool(pod["metadata"].get("deletionTimestamp")))
 
 
 def is_over(pod: Document) -> bool:
-    """Nothing of it runs or will: only then may a member that has succeeded or failed be left as it is. Otherwise its
-    sidecar runs on, or the kubelet will start its trainer again, and it must be deleted to free what it holds."""
+    """Whether nothing of the pod runs or will run: only then may the pod of an ended member stay.
+
+    Otherwise its sidecar still runs, or the kubelet will restart its trainer, and the pod must be deleted to free its
+    resources.
+    """
     return mapping(pod.get("status")).get("phase") in ("Succeeded", "Failed")

@@ -1,10 +1,10 @@
-"""Fields of a pod template that the API server does not know. It makes the pod without them, and only a warning says
-so.
+"""Unknown fields of a pod template, which the API server drops with only a warning.
 
-An ElasticJob's template may hold any field; a misspelt one is met when a pod is made from it. A Kubernetes from 1.25 on
-that is asked with `WARN` then answers with a warning, `unknown field "spec.containers[0].comand"`; an older one passes
-over what it is asked there. The pod that was sent is not the template, ours is in it: an entry of a list is looked for
-in the template as the same one, else by its name. What is not found there is not the user's, and he is not told of it.
+An ElasticJob's template may have any field; a misspelt one is found when a pod is created from it. With the query
+`WARN`, Kubernetes from 1.25 on responds with a warning such as `unknown field "spec.containers[0].comand"`; older
+versions ignore the query. The pod that was sent has injected parts too, so each entry of a list is looked up in the
+template: the equal entry, or the one with the same name. A field that the template does not have is not the user's and
+is not reported.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from outrider.master.core.k8s.values.pytorch_fields import OUR_ROLES, THEIR_ROLE
 from outrider.wire.ids import Role
 
 WARN = {"fieldValidation": "Warn"}
-"""Of a query. https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level"""
+"""Query parameter for the creation of a pod. https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level"""
 REASON = "UnknownTemplateField"
 MOST = 10
-"""Fields of a job that are told."""
+"""Maximum number of fields of a job that are reported."""
 OF_TEMPLATE = frozenset({"metadata", "spec"})
 OF_METADATA = frozenset({
     "annotations", "clusterName", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
     "generateName", "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion",
     "selfLink", "uid",
 })  # fmt: skip
-"""A pod takes some of these from its template; what is none of them is never sent, so that no server can say it."""
+"""Known fields of metadata. Other fields are never sent, so no API server can report them."""
 _UNKNOWN = re.compile(r'^unknown field "([^"\\]+)"')
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_SAID = re.compile(r"(spec\.\S+): ")
+_PATH = re.compile(r"(spec\.\S+): ")
 
 
 def found(job: Document, role: Role, pod: Document, warnings: Sequence[str]) -> list[str]:
-    """Paths in the ElasticJob, as its user wrote them. `pod`: as it was sent; `warnings`: what was answered."""
+    """Paths of the unknown fields in the ElasticJob. `pod`: the pod that was sent; `warnings`: the API server's."""
     path, template = _template(job, role)
     beside = [name for name in template if name not in OF_TEMPLATE]
     beside += [f"metadata.{name}" for name in mapping(template.get("metadata")) if name not in OF_METADATA]
@@ -45,17 +45,19 @@ def found(job: Document, role: Role, pod: Document, warnings: Sequence[str]) -> 
 
 
 def sentence(path: str) -> str:
-    return f"{path}: the API server knows no such field, and pods are made without it"
+    """The message about an unknown field; `left_by` reads the paths from these messages."""
+    return f"{path}: unknown field; the API server creates the pods without it"
 
 
 def left_by(job: Document) -> list[str]:
-    """Those that the condition Valid names."""
+    """Paths of the unknown fields in the message of the condition Valid."""
     conditions = map(mapping, entries(mapping(job.get("status")).get("conditions")))
-    said = "; ".join(str(each.get("message")) for each in conditions if each.get("reason") == REASON)
-    return still_there(job, _SAID.findall(said))
+    text = "; ".join(str(each.get("message")) for each in conditions if each.get("reason") == REASON)
+    return still_there(job, _PATH.findall(text))
 
 
 def still_there(job: Document, paths: Sequence[str]) -> list[str]:
+    """The paths that the job still has."""
     return [path for path in paths if _in(job, path, job)]
 
 
@@ -69,20 +71,20 @@ def _template(job: Document, role: Role) -> tuple[str, Document]:
 
 
 def _in(own: object, path: str, sent: object) -> str:
-    """The path of the same field in `own`; empty where it has none."""
-    said = ""
+    """The path of the same field in `own`; empty if `own` does not have it."""
+    found = ""
     for name, number in _STEP.findall(path):
         if name:
             if name not in mapping(own):
                 return ""
-            own, sent, said = mapping(own)[name], mapping(sent).get(name), f"{said}.{name}"
+            own, sent, found = mapping(own)[name], mapping(sent).get(name), f"{found}.{name}"
         else:
             one = next(iter(entries(sent)[int(number) : int(number) + 1]), None)
             place = next(_same(one, entries(own)), None)
             if place is None:
                 return ""
-            own, sent, said = entries(own)[place], one, f"{said}[{place}]"
-    return said.removeprefix(".")
+            own, sent, found = entries(own)[place], one, f"{found}[{place}]"
+    return found.removeprefix(".")
 
 
 def _same(one: object, among: Sequence[object]) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""Values and names of Kubernetes documents, each read and written in one place."""
+"""Values and names in Kubernetes documents, each read and written in one place."""

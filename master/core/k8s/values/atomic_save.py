@@ -1,7 +1,13 @@
-"""`recovery.atomicSave`: whether checkpoints are written beside and renamed, and what happens without room for that.
-True, or left out: they are wherever they can be; `required`: a save that cannot be whole fails; false: none is."""
+"""`recovery.atomicSave`: whether a checkpoint is written to a temporary file and then renamed.
+
+- `true` (the default): a save is atomic if the disk has room for two checkpoints; otherwise it overwrites the old file.
+- `required`: a save that cannot be atomic fails.
+- `false`: every save overwrites the old file.
+"""
 
 from __future__ import annotations
+
+from outrider.master.core.k8s.values.field_errors import unsupported
 
 VARIABLE = "OUTRIDER_ATOMIC_SAVE"
 REQUIRED = "required"
@@ -9,12 +15,12 @@ _WORDS = {"true": "", "enabled": "", "1": "", "": "", "false": "0", "disabled": 
 
 
 def of_field(value: object) -> str:
-    """What the hooks are told (docs/contracts.md §2), empty: nothing."""
+    """The value of OUTRIDER_ATOMIC_SAVE for the hooks (docs/contracts.md §2); empty if the variable is not set."""
     return "0" if value is False else REQUIRED if value == REQUIRED else ""
 
 
 def of_words(text: str) -> str:
-    """The same, of an annotation or a flag. Raises ValueError."""
+    """The value of OUTRIDER_ATOMIC_SAVE for an annotation or a flag. Raises ValueError."""
     if text.lower() not in _WORDS:
-        raise ValueError(f'{text!r} must be "true", "false" or "{REQUIRED}"')
+        raise ValueError(unsupported("", text, ("true", "false", REQUIRED)))
     return _WORDS[text.lower()]

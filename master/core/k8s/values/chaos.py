@@ -1,8 +1,8 @@
-"""Faults that are made on purpose, as users name them: `cpu-load=90:60s`, and armed for a member, `…@rank-index=1`.
+"""Injected faults as users write them: `cpu-load=90:60s`, or armed for one member: `cpu-load=90:60s@rank-index=1`.
 
-One grammar for `outrider run --chaos`, `outrider chaos` and the annotation of an ElasticJob. An armed fault belongs to
-the first member of a rank index, by its id: the one that replaces it is well. What makes the faults is the program
-`training_hooks/chaos/main.py`, in the container that they are for.
+`outrider run --chaos`, `outrider chaos` and the annotation of an ElasticJob share one grammar. An armed fault applies
+to the first member of a rank index only, by its id; its replacement is not affected. The program
+`training_hooks/chaos/main.py` injects the fault, in the container that the fault is for.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from outrider.master.core.k8s.values import durations
+from outrider.master.core.k8s.values.field_errors import invalid, unsupported
 
 ALLOWED = "allowed"
-"""The annotation's word on a pod: `outrider chaos --pod` may break it, for who may execute commands in it."""
+"""Value of a pod's annotation that permits `outrider chaos --pod` to users who may execute commands in the pod."""
 BAD_NODE = "bad-node"
 LONGEST = 365 * 86400.0
+"""Maximum duration of a fault in seconds."""
 VARIABLE = "OUTRIDER_CHAOS"
-"""Of the trainer's container: faults with commas between them (docs/contracts.md §2)."""
+"""Variable of the trainer's container with its armed faults, separated by commas (docs/contracts.md §2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What stands behind a fault's name: with a `unit` a whole number from 1 to `most`, else at most one of `words`."""
+    """The values that one fault takes: with a `unit` an integer from 1 to `most`, otherwise none or one of `words`."""
 
     unit: str = ""
     most: int = 0
     words: tuple[str, ...] = ()
     is_armed: bool = True
-    """It makes sense before the member has begun."""
+    """Whether the fault may be armed before its member starts."""
 
     def forms(self, name: str) -> list[str]:
         return [f"{name}={self.unit}"] if self.unit else [name, *(f"{name}={word}" for word in self.words)]
 
     def wrong(self, name: str, value: str) -> str:
-        """Why this value cannot be; empty where it can."""
+        """What the value must be if this value is not allowed; empty if it is."""
         if not self.unit:
-            return "" if value in ("", *self.words) else f"it may be {' or '.join(self.forms(name))}"
+            return "" if value in ("", *self.words) else f"must be {' or '.join(self.forms(name))}"
         if re.fullmatch("[0-9]{1,9}", value) and 1 <= int(value) <= self.most:
             return ""
-        return f"it is {name}={self.unit}, a whole number from 1 to {self.most}"
+        return f"must be {name}={self.unit}, with {self.unit} an integer from 1 to {self.most}"
 
 
 KINDS = {
@@ -53,7 +55,7 @@ KINDS = {
     "cut-network": Kind(),
 }
 NETWORK = ("slow-network", "cut-network")
-"""Those that a trainer has no right to make where its network is its own."""
+"""Faults that need NET_ADMIN if the trainer has its own network namespace."""
 _FAULT = re.compile(r"(?P<name>[a-z][a-z-]*)(=(?P<value>[^:=]*))?(:(?P<time>.*))?")
 _ARMED = re.compile(r"(?P<fault>.*)@rank[-_]index=(?P<index>[0-9]{1,6})")
 
@@ -63,11 +65,11 @@ class Fault:
     name: str
     value: str = ""
     seconds: float | None = None
-    """None: until it is undone."""
+    """Duration of the fault; None if it lasts until the user undoes it."""
 
     @property
     def lasts(self) -> str:
-        """Its seconds, in digits; empty where it has none."""
+        """The duration as text, for example `60 s`; empty if the fault has none."""
         return "" if self.seconds is None else f"{self.seconds:.12g} s"
 
     def __str__(self) -> str:
@@ -85,57 +87,70 @@ class Armed:
 
 
 def parsed(text: str) -> Fault:
-    """Raises ValueError: a sentence that says what is wrong and what it may be."""
+    """The fault that a text names. Raises ValueError with the value and what it must be."""
     found = _FAULT.fullmatch(text)
     kind = KINDS.get(found["name"]) if found else None
     if found is None or kind is None:
-        raise ValueError(f"{text!r} is no fault; there are {', '.join(_forms(KINDS))}")
+        raise ValueError(unsupported("", text, _forms(KINDS)))
     if wrong := kind.wrong(found["name"], found["value"] or ""):
-        raise ValueError(f"{text!r} cannot be: {wrong}")
+        raise ValueError(invalid("", text, wrong))
     return Fault(found["name"], found["value"] or "", _seconds(text, found["time"]))
 
 
 def _seconds(text: str, time: str | None) -> float | None:
     if time is None:
         return None
-    try:
-        return lasting(time)
-    except ValueError as error:
-        raise ValueError(f"{text!r} cannot be: {error}") from None
+    if wrong := _not_lasting(time):
+        raise ValueError(invalid("", text, f"the duration {wrong}"))
+    return durations.parsed(time)
 
 
 def lasting(time: str) -> float:
-    """Seconds. Raises ValueError."""
+    """The duration of a fault in seconds. Raises ValueError."""
+    if wrong := _not_lasting(time):
+        raise ValueError(invalid("", time, wrong))
+    return durations.parsed(time) or 0.0
+
+
+def _not_lasting(time: str) -> str:
+    """What the duration must be if this one is not allowed; empty if it is."""
     seconds = durations.parsed(time)
     if not seconds:
-        raise ValueError(f"{time!r} is no duration above 0; write {durations.ALLOWED}")
-    if seconds > LONGEST:
-        raise ValueError(f"{time!r} is longer than a year; a fault without a duration lasts until it is undone")
-    return seconds
+        return f"must be greater than 0: {durations.ALLOWED}"
+    return "must be at most one year; leave it out for a fault that lasts until undone" if seconds > LONGEST else ""
 
 
 def armed(text: str) -> Armed:
-    """`FAULT@rank-index=N`. Raises ValueError."""
+    """The armed fault that `FAULT@rank-index=N` names. Raises ValueError."""
     found = _ARMED.fullmatch(text)
     if text == ALLOWED:
         raise ValueError(
-            f"{text!r} is said by a pod: write it into the annotations of the pod's template; here faults are armed, "
-            f"as cpu-load=90@rank-index=1"
+            invalid(
+                "",
+                text,
+                "must be a fault such as cpu-load=90@rank-index=1; allowed belongs into the annotations "
+                "of the pod template",
+            )
         )
     if found is None:
-        raise ValueError(f"{text!r} cannot be armed; it may be {_armed_forms()}, each with a duration as :60s before @")
+        raise ValueError(invalid("", text, f"must be {_armed_forms()}; a duration such as :60s goes before @"))
     fault = parsed(found["fault"])
     if not KINDS[fault.name].is_armed:
-        raise ValueError(f"{text!r} cannot be armed, only made while the job runs; it may be {_armed_forms()}")
+        raise ValueError(
+            invalid("", text, f"{fault.name} can only be injected while the job runs; must be {_armed_forms()}")
+        )
     return Armed(fault, int(found["index"]))
 
 
 def wrong_for(each: Armed, members: int, impossible: Mapping[str, str]) -> str:
-    """Why a job with so many members cannot meet it; empty where it can. `impossible`: why, by the fault's name."""
+    """Why a job with this number of members cannot have the fault; empty if it can.
+
+    `impossible`: the faults that the job cannot have, each with the reason.
+    """
     if each.fault.name in impossible:
         return impossible[each.fault.name]
     if each.rank_index >= members:
-        return f"there are rank indexes 0 to {members - 1}"
+        return f"rank-index must be between 0 and {members - 1}"
     return ""
 
 
@@ -149,10 +164,10 @@ def _forms(names: Iterable[str]) -> list[str]:
 
 
 def of_member(all_armed: Iterable[Armed], number: int) -> str:
-    """The value of OUTRIDER_CHAOS for the member with this number in its id; empty where it is well."""
+    """The value of OUTRIDER_CHAOS for the member with this number in its id; empty if nothing is armed for it."""
     return ",".join(str(each.fault) for each in all_armed if each.rank_index == number)
 
 
-def asked(annotation: str) -> tuple[Armed, ...]:
-    """What the annotation of an ElasticJob says: entries with commas between them. Raises ValueError."""
+def all_armed(annotation: str) -> tuple[Armed, ...]:
+    """The armed faults in the annotation of an ElasticJob, separated by commas. Raises ValueError."""
     return tuple(armed(entry) for entry in (part.strip() for part in annotation.split(",")) if entry)

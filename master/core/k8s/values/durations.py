@@ -10,13 +10,13 @@ _PLAIN = re.compile(r"\d{1,12}(?:\.\d{0,9})?", re.ASCII)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 MOST = 1000 * 365 * 86400.0
-"""Beyond it the moment when it is over has no date."""
-ALLOWED = 'seconds, or a text as "10m", "1h30m", "500ms", up to 1000 years'
+"""Maximum in seconds: 1000 years. The end of a longer duration has no date."""
+ALLOWED = 'a number of seconds or a string such as "10m", "1h30m" or "500ms", at most 1000 years'
 
 
 def parsed(duration: object) -> float | None:
-    """Seconds; None where it is no duration. Never negative, never beyond MOST. A number in quotes (`"90"`) is one of
-    seconds."""
+    """The duration in seconds, from 0 to MOST; None if the value is not a duration. A number in quotes (`"90"`) is a
+    number of seconds."""
     if isinstance(duration, bool):
         return None
     if isinstance(duration, int | float):

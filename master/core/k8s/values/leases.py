@@ -1,8 +1,7 @@
-"""Which replica is the master, and with which term. A Lease as it was read gives what is to be written.
+"""Leader election: from a Lease as it was read, what a replica writes to become or stay the master.
 
-Nobody's clock matters but one's own: who waits measures how long the document has stayed the same, whatever times stand
-in it. The term is one more than the number of times that the Lease has changed hands, so each holder's is higher than
-that of the one before.
+Only a replica's own clock counts: a waiting replica measures how long the Lease has not changed and ignores the times
+in it. The term is one more than the number of holder changes, so each holder's term is higher than its predecessor's.
 """
 
 from __future__ import annotations
@@ -12,21 +11,21 @@ from dataclasses import dataclass
 from outrider.master.core.k8s.values.names import Document
 
 DURATION = 15.0
-"""Seconds without a renewal after which another one may take the Lease; this and `HELD` are those of client-go."""
+"""Seconds without a renewal after which another replica may take the Lease. This and `HELD` are client-go's values."""
 HELD = 10.0
-"""Seconds for which the holder counts on a renewal: the rest is for clocks that run at different speeds."""
+"""Seconds for which the holder relies on a renewal; the rest allows for clocks that run at different speeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is to be written to hold the Lease, and the term that comes with it."""
+    """The document that a replica writes to hold the Lease, and the term that comes with it."""
 
     document: Document
     term: int
 
 
 def decide(lease: Document | None, name: str, namespace: str, me: str, unchanged: float, now: str) -> Claim | None:
-    """None where another one holds it. `unchanged`: seconds for which this document has been seen as it is."""
+    """The claim to write; None if another replica holds the Lease. `unchanged`: seconds since the Lease changed."""
     spec = (lease or {}).get("spec") or {}
     holder, transitions = spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)
     patience = float(spec.get("leaseDurationSeconds") or DURATION)

@@ -1,6 +1,6 @@
-"""What one job may ask of the master that serves all of them.
+"""Limits for one job on the master that all jobs share.
 
-A schema refuses what no installation takes; `Limits` is what this one takes, which its settings say.
+The schema refuses what no installation accepts; `Limits` is what this installation accepts, by its settings.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from outrider.master.core.k8s.values.patterns import HERE, Verdicts
 
 MOST_MEMBERS = 32_768
-"""Of one job, anywhere: what the schema of ElasticJobs takes. One step of the core with so many new members is under a
-second (`benchmarks/staffing.py`)."""
+"""Maximum number of members of a job in any installation (the schema's maximum). One step of the core with this many
+new members takes less than a second (`benchmarks/staffing.py`)."""
 MEMBERS = 4096
-"""Of one job, where the master's setting says nothing else. What the next master needs to know of a member are up to
-350 bytes of the status, with its rows there, and etcd takes 1.5 MiB a document unless it is told otherwise
-(--max-request-bytes): of more members no status could be written, and no generation begins before it is."""
+"""Default maximum number of members of a job. The status needs up to 350 bytes per member, and etcd takes 1.5 MiB a
+document unless its --max-request-bytes is raised. With more members no status could be written, and a generation
+starts only after its status is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     members: int = MEMBERS
     verdicts: Verdicts = HERE
-    """Of users' patterns."""
+    """Verdicts about the users' regular expressions."""
 
 
 USUAL = Limits()

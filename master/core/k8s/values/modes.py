@@ -1,8 +1,8 @@
-"""Whether a job is supervised, only observed, or left alone: the most cautious of all that say so.
+"""Whether a job is supervised, only observed, or left alone; the most cautious setting wins.
 
-One setting of the master says it for all jobs (OUTRIDER_MODE), annotations say it for a namespace, for an ElasticJob,
-and for a job of another owner also on one of its pods. What cannot be read does not count: it is said where the job is
-checked (`problems`).
+The master's setting OUTRIDER_MODE holds for all jobs. Annotations hold for a namespace or an ElasticJob; if another
+owner makes the pods, an annotation on any pod holds for its job. An annotation with an unsupported value is ignored
+here; `problems` reports it.
 """
 
 from __future__ import annotations
@@ -10,70 +10,71 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from outrider.master.core.k8s.values.field_errors import unsupported
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import DOMAIN, Document
 
 SUPERVISE, OBSERVE, OFF = MODES = ("supervise", "observe", "off")
-"""From the least cautious on."""
+"""The modes, from the least to the most cautious."""
 SETTING = "OUTRIDER_MODE"
 SWITCH, MODE = f"{DOMAIN}/supervise", f"{DOMAIN}/mode"
 SWITCHES = {"on": SUPERVISE, "off": OFF}
 SWITCHED_OFF, OBSERVED = "SupervisionOff", "Observed"
-"""Reasons of the condition Supervised while it is False."""
+"""Reasons of the condition Supervised while its status is False."""
 
 
 class Mode(NamedTuple):
     word: str
     why: str
-    """Who says so; empty where nobody says anything."""
+    """The source of the mode; empty if the mode is the default."""
 
 
 def mode_of(setting: str, job: Document, pods: Iterable[Document] = (), namespace: Document | None = None) -> Mode:
-    """`setting`: one of MODES; `pods`: those of the job, which count where another owner makes them; `namespace`: its
-    annotations."""
-    said = [Mode(setting, f"the master's {SETTING} is {setting}")]
+    """The mode of a job. `setting`: the master's, one of MODES; `pods`: the job's pods, which count if another owner
+    makes them; `namespace`: the annotations of its namespace."""
+    found_modes = [Mode(setting, f"the master's {SETTING} is {setting}")]
     metadata = mapping(job.get("metadata"))
-    said += _said_by(f"its namespace {metadata.get('namespace')}", mapping(namespace))
-    said += _said_by("its ElasticJob", mapping(metadata.get("annotations")))
+    found_modes += _modes_in(f"its namespace {metadata.get('namespace')}", mapping(namespace))
+    found_modes += _modes_in("its ElasticJob", mapping(metadata.get("annotations")))
     if mapping(job.get("spec")).get("adopts"):
         for pod in pods:
             of_pod = mapping(pod.get("metadata"))
-            said += _said_by(f"its pod {of_pod.get('name')}", mapping(of_pod.get("annotations")))
-    found = max(said, key=lambda mode: MODES.index(mode.word))
+            found_modes += _modes_in(f"its pod {of_pod.get('name')}", mapping(of_pod.get("annotations")))
+    found = max(found_modes, key=lambda mode: MODES.index(mode.word))
     return found if found.word != SUPERVISE else Mode(SUPERVISE, "")
 
 
 def of_pod(setting: str, pod: Document, namespace: Document | None = None) -> Mode:
-    """Of a pod that is being made and belongs to no ElasticJob."""
+    """The mode of a pod that is being created and has no ElasticJob yet."""
     return mode_of(setting, {"metadata": mapping(pod.get("metadata"))}, (), namespace)
 
 
 def says_something(document: Document) -> bool:
-    """An object that has one of the annotations."""
+    """Whether an object has one of the annotations."""
     notes = mapping(mapping(document.get("metadata")).get("annotations"))
     return SWITCH in notes or MODE in notes
 
 
 def trimmed(namespace: Document) -> Document:
-    """What is wanted of a namespace."""
+    """The fields of a namespace that the master reads."""
     kept = ("name", "annotations", "resourceVersion")
     return {"metadata": {name: value for name, value in namespace["metadata"].items() if name in kept}}
 
 
 def problems(job: Document) -> Iterator[str]:
+    """Field errors for annotations with an unsupported value."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     for name, words in ((SWITCH, tuple(SWITCHES)), (MODE, MODES)):
         if name in notes and _word(notes, name) not in words:
-            allowed = ", ".join(f'"{word}"' for word in words)
-            yield f"metadata.annotations[{name}]: {str(notes[name])[:60]!r} must be one of {allowed}"
+            yield unsupported(f"metadata.annotations[{name}]", notes[name], words)
 
 
 def _word(notes: Document, name: str) -> str:
     return str(notes.get(name)).strip().lower()
 
 
-def _said_by(who: str, notes: dict[str, Any]) -> Iterator[Mode]:
+def _modes_in(source: str, notes: dict[str, Any]) -> Iterator[Mode]:
     if (word := SWITCHES.get(_word(notes, SWITCH))) is not None:
-        yield Mode(word, f'the annotation {SWITCH} of {who} is "{_word(notes, SWITCH)}"')
+        yield Mode(word, f'the annotation {SWITCH} of {source} is "{_word(notes, SWITCH)}"')
     if (word := _word(notes, MODE)) in MODES:
-        yield Mode(word, f'the annotation {MODE} of {who} is "{word}"')
+        yield Mode(word, f'the annotation {MODE} of {source} is "{word}"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 Document = dict[str, Any]
-"""What the API server says, or is told: JSON."""
+"""A JSON object of the Kubernetes API."""
 
 DOMAIN = "outrider.dev"
 GROUP_VERSION = f"{DOMAIN}/v1alpha1"
@@ -18,12 +18,12 @@ JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER, SERVES = (
 )
 INJECTED = f"{DOMAIN}/injected"
 PART = f"{DOMAIN}/part"
-"""Of our own pods: master or webhook."""
+"""Label of Outrider's own pods: `master` or `webhook`."""
 ALONE_AFTER = f"{DOMAIN}/alone-after"
-"""Seconds after which the pod's command begins by itself if its sidecar hears no master (docs/adr/0028)."""
+"""Annotation: seconds after which the pod's command starts without a master (docs/adr/0028)."""
 MODE = f"{DOMAIN}/supervision-mode"
 RESOURCES = f"{DOMAIN}/resources"
-"""What the pod of a parameter server was made with, in words."""
+"""Annotation: the resources that the pod of a parameter server was created with, as text."""
 MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, CHAOS, \
     ELASTIC_DATA, KEEP_GLOBAL_BATCH, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH, SAVE_SIGNAL, PS_RESOURCES, \
     ATOMIC_SAVE, REQUIRE_RESUME = (
@@ -35,26 +35,27 @@ MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS,
         "require-resume",
     )
 )  # fmt: skip
-"""Annotations that a user may write, on a pod or on an ElasticJob."""
+"""Annotations that a user may set on a pod or on an ElasticJob."""
 
 SHARES = f"{DOMAIN}/shares-processes"
-"""Annotation: containers, with commas between them, whose processes the trainer may see; its user says so."""
+"""Annotation: names of the containers, separated by commas, whose processes the user permits the trainer to see."""
 SIDECAR_USER = 64087
-"""Of nobody else, as far as we know: 65532 is many images' own, and a trainer of the sidecar's user reads its token."""
+"""User id of the sidecar, which no known image uses (many use 65532): a trainer with the same user id can read the
+sidecar's token."""
 CONTROL_PLANE = ("kube-system", "kube-public", "kube-node-lease")
-"""Namespaces in which we never do anything."""
+"""Namespaces in which Outrider never does anything."""
 HOOKS_CONTAINER = "outrider-hooks"
 SIDECAR_CONTAINER = "outrider-sidecar"
 PROXIES = ("istio-proxy", "linkerd-proxy")
-"""Containers that a service mesh puts into pods, some of them in the first place: none is ever the trainer."""
+"""Containers that a service mesh adds to pods, sometimes as the first: they are never the trainer."""
 VOLUME = "outrider"
 TOKEN_VOLUME = "outrider-token"
 MOUNT = "/outrider"
 TOKEN_MOUNT = "/var/run/secrets/outrider"
 AUDIENCE = "outrider"
 USERS_PYTHONPATH = "OUTRIDER_USERS_PYTHONPATH"
-"""Where a PYTHONPATH that is known only when the container starts is kept: $(…) refers to it."""
+"""Variable that holds the user's PYTHONPATH if it is known only when the container starts; PYTHONPATH refers to it."""
 RESERVED = ("OUTRIDER_DIR", "OUTRIDER_HOOKS", "OUTRIDER_POD_UID", "OUTRIDER_JOB", USERS_PYTHONPATH)
-"""Variables that only we set in the trainer's container."""
+"""Variables of the trainer's container that only Outrider may set."""
 MASTER_KEY = "OUTRIDER_MASTER_KEY"
-"""The sidecar's variable with its master's CURVE public key."""
+"""Variable of the sidecar with its master's CURVE public key."""

@@ -1,5 +1,8 @@
-"""JSON of any depth. The parser gives up at a thousand objects within one another, and the API server stores ten times
-as many: one such document would hide a whole list, so that what is nested too deeply is cut out of it."""
+"""A JSON reader that cuts out values that are nested too deeply.
+
+Python's parser fails at about 1000 levels, and the API server stores ten times as many: without the cut, one such
+document would make a whole list unreadable.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ import re
 from typing import Any
 
 CUT_BELOW = 300
-"""Far deeper than `shapes.MOST_NESTED` allows a document to be, so that none is cut that is allowed."""
+"""Nesting depth below which values are cut: far more than `shapes.MOST_NESTED`, so no valid document is cut."""
 CUT = '"nested too deeply"'
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def read(raw: bytes) -> Any:
-    """Raises ValueError where it is no JSON."""
+    """The parsed JSON. Raises ValueError if the text is not JSON."""
     try:
         return json.loads(raw)
     except RecursionError:
@@ -22,7 +25,7 @@ def read(raw: bytes) -> Any:
 
 
 def _cut(text: str) -> list[str]:
-    """The text with each object or list at that depth replaced."""
+    """The text in parts, with `CUT` instead of each object or list at that depth."""
     kept, depth, begins = [], 0, 0
     for token in _TOKEN.finditer(text):
         if token.group() in ("{", "["):

@@ -1,8 +1,8 @@
-"""Users' regular expressions: where an ElasticJob has them, and what is known of each.
+"""Users' regular expressions in an ElasticJob, and the verdict about each.
 
-To compile one may take a second of processor time (`(?i)` and 198 times `[Ā-￿]`), and there may be 64 in a job. So a
-master hands in `verdicts` that a process of its own has found (`master/service/pattern_compiler.py`); who asks for
-himself (`outrider run`) has them compiled `HERE`.
+Compiling one may take a second of CPU (`(?i)` and 198 times `[Ā-￿]`), and a job may have 65. So the master passes in
+`verdicts` from a separate process (`master/service/pattern_compiler.py`); `outrider run` compiles its own patterns
+`HERE`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import Document
 
 LONGEST = 1000
-"""Characters of one."""
+"""Maximum number of characters of a pattern."""
 LONGEST_TOGETHER = 32 * 1024
-"""Bytes that all patterns of a job may have: they are told to each member with each generation."""
+"""Maximum total of all patterns of a job in bytes: each member gets all of them with each generation."""
 MOST = 65
-"""Of one job: 64 rules, and one for its metrics."""
+"""Maximum number of patterns of a job: one per rule (64) and one for its metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`problem`: what follows the pattern in a sentence that refuses it; empty where it can be used."""
+    """Whether a pattern can be used."""
 
     problem: str = ""
+    """The reason in a field error, after the pattern; empty if the pattern can be used."""
     groups: tuple[str, ...] = ()
-    """The names of its groups."""
+    """The names of the groups in the pattern."""
     is_slow: bool = False
-    """It was not compiled to the end, and what stood behind it was not looked at."""
+    """Whether compiling was given up; the patterns after this one were not compiled."""
 
 
 Verdicts = Mapping[str, Verdict]
-"""A pattern that has none is not looked at."""
+"""Verdicts by pattern; a pattern without a verdict is not checked."""
 
 
 def judge(pattern: str) -> Verdict:
@@ -43,21 +44,21 @@ def judge(pattern: str) -> Verdict:
         fits_nothing = found.search("") is not None
     except re.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
-        return Verdict(f"is no regular expression: {error.msg}{where}")
+        return Verdict(f"must be a regular expression: {error.msg}{where}")
     except (RecursionError, OverflowError, MemoryError):
-        return Verdict("is no regular expression: it is nested too deeply, or repeats too often")
+        return Verdict("must be a regular expression: this one is nested too deeply or repeats too often")
     if fits_nothing:
-        return Verdict("fits an empty line, and so every line; say what must be in it")
+        return Verdict("must not match an empty line, because it then matches every line")
     return Verdict(groups=tuple(found.groupindex))
 
 
 def too_slow(seconds: float) -> Verdict:
-    problem = f"takes more than {seconds:g} s of processor time to compile; use smaller sets of characters, or no (?i)"
+    problem = f"must compile within {seconds:g} s of CPU time; use smaller character sets, or leave out (?i)"
     return Verdict(problem, is_slow=True)
 
 
 class _Here(Verdicts):
-    """Of any pattern, at once."""
+    """Verdicts that are found when they are read."""
 
     def __getitem__(self, pattern: str) -> Verdict:
         return judge(pattern)
@@ -76,7 +77,7 @@ HERE = _Here()
 
 
 def of_job(job: Document) -> list[str]:
-    """Each once, in the job's order; of more than a job may have, the first."""
+    """The patterns of a job without duplicates, in the job's order; at most `MOST`."""
     spec = mapping(job.get("spec"))
     rules = [mapping(rule).get("logPattern") for rule in entries(mapping(spec.get("recovery")).get("rules"))]
     texts = [text for text in [*rules, mapping(spec.get("metrics")).get("logPattern")] if isinstance(text, str)]

@@ -1,4 +1,4 @@
-"""The words of `status.phase`, of which some are names of conditions too."""
+"""The values of `status.phase`; some are also types of conditions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"
 SUSPENDED, SUCCEEDED, FAILED, STOPPED = "Suspended", "Succeeded", "Failed", "Stopped"
 CREATED = "Created"
 OVER = (SUCCEEDED, FAILED, STOPPED)
-"""Phases that no job leaves."""
+"""Final phases."""
 
 
 def is_over(job: Document) -> bool:

@@ -1,9 +1,9 @@
-"""Fields that an ElasticJob has in common with PyTorchJobs (`elasticPolicy`, `enableElastic`, `pytorchReplicaSpecs`),
-in our own words.
+"""Translation of a PyTorchJob's fields in an ElasticJob to the ElasticJob's own fields.
 
-Everything else reads a job as `in_our_words` gives it, so that there is one meaning of each thing. What the user wrote
-is stored as he wrote it, but for `pytorchReplicaSpecs`, which becomes `replicaSpecs`: `kubectl scale` looks for the
-workers there. What is wrong with them says `k8s.elasticjob.pytorch_objections`.
+The fields are `elasticPolicy`, `enableElastic` and `pytorchReplicaSpecs`. All other modules read a job as
+`in_our_words` returns it, so each field has one meaning. The stored document stays as the user wrote it, except that
+`pytorchReplicaSpecs` becomes `replicaSpecs`, because `kubectl scale` reads the workers there.
+`k8s.elasticjob.pytorch_objections` validates these fields.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from outrider.master.core.spec import THROUGHPUT, WORKER
 POLICY, ENABLE, THEIR_ROLES, OUR_ROLES = "elasticPolicy", "enableElastic", "pytorchReplicaSpecs", "replicaSpecs"
 SIZES = ("minReplicas", "maxReplicas")
 COUNTS = {"nProcPerNode": "nprocPerNode", "maxRestarts": "maxRestarts"}
-"""Fields of `elasticPolicy` that are fields of our spec."""
+"""Fields of `elasticPolicy` and the fields of `spec` with the same meaning."""
 FOLLOWED = (*SIZES, *COUNTS)
 
 
 def in_our_words(job: Document) -> Document:
-    """The job with fields of ours beside theirs, as often as it is asked for; itself where it has none of theirs."""
+    """The job with the ElasticJob's own fields added; the same object if it has no fields of a PyTorchJob.
+
+    Translating a translated job changes nothing.
+    """
     spec = mapping(job.get("spec"))
     if all(spec.get(field) is None for field in (POLICY, ENABLE, THEIR_ROLES)):
         return job
@@ -36,14 +39,14 @@ def in_our_words(job: Document) -> Document:
 
 
 def with_our_roles(spec: Document, is_new: bool) -> None:
-    """Changes a spec that is being stored: roles that are applied in their words are what the user says now."""
+    """Moves `pytorchReplicaSpecs` of a spec that is being stored into `replicaSpecs`, where they win."""
     if isinstance(spec.get(THEIR_ROLES), dict) and (not is_new or spec.get(OUR_ROLES) is None):
         own = {str(role).lower(): value for role, value in mapping(spec.get(OUR_ROLES)).items()}
         spec[OUR_ROLES] = own | {str(role).lower(): value for role, value in spec.pop(THEIR_ROLES).items()}
 
 
 def replica_specs_of(spec: Document) -> Document | None:
-    """The replica specs in whichever words they stand; None where they are no object."""
+    """The replica specs from either field; None if they are not an object."""
     found = spec.get(OUR_ROLES) if spec.get(OUR_ROLES) is not None else spec.get(THEIR_ROLES)
     return found if isinstance(found, dict) else None
 
@@ -55,6 +58,6 @@ def _sized(role: str, value: object, policy: Document) -> object:
 
 
 def has_room(policy: Document) -> bool:
-    """`policy`: `elasticPolicy`, which leaves more than one size to the job."""
+    """Whether this `elasticPolicy` permits more than one size."""
     least, most = (whole(policy.get(field)) for field in SIZES)
     return least is not None and most is not None and least < most

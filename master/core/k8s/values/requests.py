@@ -1,7 +1,7 @@
-"""What a request to the API server is in the words of RBAC. It has a verb and a resource of an API group.
+"""The RBAC verb, API group and resource of a request to the API server.
 
-https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb: the same reading of
-method and path as the server's own, so that what was asked for can be held against what is granted.
+Method and path are read as the API server reads them, so the requests can be compared with the granted rules:
+https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 class Request(NamedTuple):
     verb: str
     group: str
-    """Empty: the core group."""
+    """API group of the resource; empty for the core group."""
     resource: str
-    """With its subresource, as `elasticjobs/status`; a path as `/version` where it is none of a resource."""
+    """Resource with its subresource, such as `elasticjobs/status`; the path, such as `/version`, if there is no
+    resource."""
 
 
 def request_of(method: str, path: str, query: Collection[str] | Mapping[str, str] = ()) -> Request:
-    """`query`: the names of the parameters."""
+    """The request that method and path stand for. `query`: the names of the query parameters."""
     kind, *rest = path.strip("/").split("/")
     if kind == "api" and len(rest) >= 2:
         group, parts = "", rest[1:]

@@ -1,9 +1,8 @@
-"""The shape that a document must have before anything else is read in it, field by field.
+"""The types that the fields of a document must have before anything else reads it.
 
-The API server stores more than its types say: an ElasticJob's template is any object, a schema may be older than the
-master or gone. What is wrong here is one document's own matter: it is said with the field's path, and whoever was shown
-the document passes it over (docs/adr/0027). Rules about meaning stand elsewhere (`k8s.elasticjob.cross_field`,
-`k8s.pods.rejections`) and may rely on these shapes.
+The API server stores more than the types allow: an ElasticJob's template may be any object, and a schema may be older
+than the master or missing. A wrong type is reported with the field's path, and the reader skips this document only
+(docs/adr/0027). The rules about meaning (`k8s.elasticjob.cross_field`, `k8s.pods.rejections`) rely on these types.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
 from outrider.master.core.k8s.values import bounds
-from outrider.master.core.k8s.values.fields import shown
+from outrider.master.core.k8s.values.field_errors import invalid
 from outrider.master.core.k8s.values.names import Document
 
 MOST_NESTED = 100
-"""Objects and lists within one another: a pod has about 15, and some readers fail at 300."""
+"""Maximum nesting depth of objects and lists: a pod has about 15, and some readers fail at 300."""
 PATH_SHOWN = 8
-"""Names of the path of what is nested too deeply."""
+"""Number of names that are shown of the path of a value that is nested too deeply."""
 ANY = "*"
-"""Fields of any other name."""
+"""Key of a shape for all fields without a shape of their own."""
 Shape: TypeAlias = "type | UnionType | Mapping[str, Any] | list[Any]"
-"""A type; an object with the shapes of fields; a list with the shape of its entries. Null is what was left out."""
+"""A type, an object with the shapes of its fields, or a list with the shape of its entries. Null counts as missing."""
 
 
 class WrongDocument(Exception):
-    """One document is not what it must be; nobody else is concerned."""
+    """One document has a field of a wrong type; other documents are not affected."""
 
     def __init__(self, path: str, found: object, allowed: str) -> None:
-        super().__init__(f"{path}: {shown(found)} must be {allowed}")
+        super().__init__(invalid(path, found, f"must be {allowed}"))
         self.path, self.found, self.allowed = path, found, allowed
 
 
@@ -73,7 +72,7 @@ POD_SPEC: Mapping[str, Any] = {
     },
 }
 OBJECTED = ("containers", "initContainers", "volumes")
-"""Fields of a template that `k8s.pods.rejections` looks at, in words of their own."""
+"""Fields of a pod template that `k8s.pods.rejections` checks with messages of its own."""
 TEMPLATE: Shape = {
     "metadata": METADATA,
     "spec": {field: shape for field, shape in POD_SPEC.items() if field not in OBJECTED},
@@ -106,26 +105,26 @@ NODE: Shape = {
 
 
 def identity_of(document: object) -> Identity:
-    """Whose document it is. Raises WrongDocument where it does not say."""
+    """Namespace, name and UID of a document. Raises WrongDocument if it has no name or one of them has a wrong type."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
         raise WrongDocument("metadata", metadata, "an object with name and uid")
     found = {field: metadata.get(field) for field in ("namespace", "name", "uid")}
     for field, value in found.items():
         if not isinstance(value, str | None) or (field == "name" and not value):
-            raise WrongDocument(f"metadata.{field}", value, "text")
+            raise WrongDocument(f"metadata.{field}", value, "a string")
     return Identity(found["namespace"] or "", str(found["name"]), found["uid"] or "")
 
 
 def metadata_of(document: Document) -> Document:
-    """Without the fields that have another shape."""
+    """The metadata without the fields of a wrong type."""
     metadata = document["metadata"]
     wrong = {each.path.partition(".")[0].partition("[")[0] for each in differences(metadata, METADATA)}
     return {field: value for field, value in metadata.items() if field not in wrong}
 
 
 def check(document: object, shape: Shape) -> Identity:
-    """Raises WrongDocument for the first field that has another shape."""
+    """The identity of a document. Raises WrongDocument for the first field of a wrong type."""
     identity = identity_of(document)
     for wrong in differences(document, shape):
         raise wrong
@@ -133,13 +132,14 @@ def check(document: object, shape: Shape) -> Identity:
 
 
 def malformed(job: Document) -> list[str]:
-    """All that is wrong with the shape of an ElasticJob: sentences that begin with the path of a field."""
-    if said := bounds.too_large(job):
-        return [said]
+    """Field errors for all fields of an ElasticJob that have a wrong type, or for its size."""
+    if problem := bounds.too_large(job):
+        return [problem]
     return [str(wrong) for wrong in differences(job, JOB)]
 
 
 def differences(document: object, shape: Shape) -> Iterator[WrongDocument]:
+    """All fields of a wrong type; only the nesting if the document is nested too deeply."""
     deep = list(_too_deep(document))
     yield from deep or _differences(document, shape, "")
 
@@ -162,7 +162,7 @@ def _differences(value: object, shape: Shape, path: str) -> Iterator[WrongDocume
             at = f"{path}[{number}]"
             yield from _differences(inner, shape[0], at) if inner is not None else [_not_null(at, shape[0])]
     elif not isinstance(value, shape) or isinstance(value, bool):
-        yield WrongDocument(path, value, "text" if shape is str else "a whole number")
+        yield WrongDocument(path, value, "a string" if shape is str else "an integer")
 
 
 def _under(path: str, name: str) -> str:
@@ -172,16 +172,16 @@ def _under(path: str, name: str) -> str:
 
 
 def _not_null(path: str, shape: Shape) -> WrongDocument:
-    return WrongDocument(path, None, "an object" if isinstance(shape, Mapping) else "text")
+    return WrongDocument(path, None, "an object" if isinstance(shape, Mapping) else "a string")
 
 
 def _too_deep(document: object) -> Iterator[WrongDocument]:
-    """Without recursion, of which this is about. One is enough to be told."""
+    """The first value that is nested too deeply, found without recursion."""
     left: list[tuple[object, int, str]] = [(document, 0, "")]
     while left:
         value, depth, path = left.pop()
         if depth > MOST_NESTED:
-            yield WrongDocument(path, "what stands here", f"nested at most {MOST_NESTED} deep")
+            yield WrongDocument(path, type(value).__name__, f"nested at most {MOST_NESTED} levels deep")
             return
         for name, inner in _entries(value):
             if isinstance(inner, dict | list):

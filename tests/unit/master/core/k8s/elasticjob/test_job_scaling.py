@@ -30,5 +30,5 @@ def test_what_the_status_shows_can_be_read_back() -> None:
     play = scaled(1, 4, 1)
     until(play, 4)
     found = scaling_status(play)
-    assert elasticjob_scaling.told(elasticjob_scaling.status(found) or {}) == found
-    assert elasticjob_scaling.told({}) is None
+    assert elasticjob_scaling.reported(elasticjob_scaling.status(found) or {}) == found
+    assert elasticjob_scaling.reported({}) is None

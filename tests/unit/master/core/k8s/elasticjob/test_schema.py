@@ -67,7 +67,7 @@ def test_of_many_mistakes_the_first_are_told_and_none_is_long() -> None:
     rules = [{"action": "x" * 60, "exitCodes": [{}], "after" * 10: 1} for _ in range(MOST_VALUES // 7)]
     for wrong in (job(recovery={"rules": rules}), job({f"{n}" * 99: {"replicas": 0} for n in range(500)})):
         said = problems(wrong)
-        assert len(said) == schema.MOST_TOLD
+        assert len(said) == schema.MOST_ERRORS
         assert max(map(len, said)) < 250
 
 
