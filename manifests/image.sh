@@ -1,18 +1,18 @@
 #!/bin/sh
-# manifests/image.sh REGISTRY/NAME:TAG: builds the image, pushes it, and writes overlays/image, which is the base with that image,
-# by its digest where the tool says it. `make image IMAGE=REGISTRY/NAME:TAG` calls it.
+# manifests/image.sh REGISTRY/NAME:TAG builds the image, pushes it, and writes overlays/image: the base with that image, by its
+# digest if the tool reports it. `make image IMAGE=REGISTRY/NAME:TAG` runs it.
 #
-#   TOOL=docker|podman|buildah    the first of them that is there
-#   BASE=python@sha256:...        the image that it is built on, by its digest where you want the same one again
-#   PUSH=no                       the image stays here
-#   TO=oci:FOLDER:TAG             where it is pushed instead (podman and buildah)
-#   PULL_SECRET=NAME              the imagePullSecret of our own pods, and of each pod that is injected, in its namespace
+#   TOOL=docker|podman|buildah    default: the first one that is installed
+#   BASE=python@sha256:...        the base image, by its digest for reproducible builds
+#   PUSH=no                       do not push the image
+#   TO=oci:FOLDER:TAG             push it there instead (podman and buildah)
+#   PULL_SECRET=NAME              the imagePullSecret of Outrider's pods and of injected pods, in each namespace
 set -eu
 image=${1:?REGISTRY/NAME:TAG of the image}
 here=$(cd "$(dirname "$0")" && pwd)
 name=${image%:*} tag=${image##*:}
 case $image in *:*) ;; *) tag=latest ;; esac
-case $tag in */*) name=$image tag=latest ;; esac # the colon was that of a port
+case $tag in */*) name=$image tag=latest ;; esac # the colon belongs to a port
 
 tool=${TOOL:-}
 for each in docker podman buildah; do

@@ -62,8 +62,8 @@ def _name(job: Document) -> Iterator[str]:
     most = POD_NAME - len(f"-{longest}-") - ID_DIGITS
     if len(name) > most:
         yield (
-            f"{too_long('metadata.name', most)}: a pod's name is '{name}-{longest}-' and up to {ID_DIGITS} digits, "
-            f"and may have {POD_NAME} characters"
+            f"{too_long('metadata.name', most)}: a pod's name adds '-{longest}-' and up to {ID_DIGITS} digits, and may "
+            f"have {POD_NAME} characters"
         )
     served = next((role for role in ("ps", MASTER) if role in roles), "")
     if served and name and not _DNS_LABEL.fullmatch(name):
@@ -130,8 +130,8 @@ def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Itera
     if path.lower().endswith(f".{WORKER}") and unit > 1:
         for field in _SIZES:
             if field in given and (role[field] + has_master) % unit:
-                plus = "plus one for the master, " if has_master else ""
-                yield invalid(f"{path}.{field}", role[field], f"{plus}must be a multiple of nodeUnit ({unit})")
+                plus = " together with the master" if has_master else ""
+                yield invalid(f"{path}.{field}", role[field], f"must be a multiple of nodeUnit ({unit}){plus}")
 
 
 def _together(spec: Document, most: int) -> Iterator[str]:

@@ -124,7 +124,10 @@ def objections(job: Document) -> Iterator[str]:
 
 
 def _sizes(roles: dict[str, Document]) -> Iterator[str]:
-    for role, why in ((CHIEF, "one chief restores and saves for all"), (EVALUATOR, "one evaluates checkpoints")):
+    for role, why in (
+        (CHIEF, "one chief restores and saves for all"),
+        (EVALUATOR, "one evaluator evaluates the checkpoints"),
+    ):
         if role in roles and set(sizes(roles[role])) != {1}:
             yield invalid(f"spec.replicaSpecs.{role}.replicas", max(sizes(roles[role])), f"must be 1; {why}")
     least, most, desired = sizes(roles[PS])

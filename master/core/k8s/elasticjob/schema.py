@@ -93,6 +93,9 @@ def _errors(error: ValidationError, path: str) -> Iterator[str]:
             yield too_many(at, len(found), schema["maxItems"])
         case "maxLength":
             yield too_long(at, schema["maxLength"])
+        case "pattern":
+            example = f", for example {schema['example']}" if "example" in schema else ""
+            yield invalid(at, found, f"must match {schema['pattern']}{example}")
         case "enum":
             yield unsupported(at, found, schema["enum"])
         case _:

@@ -1,1 +1,1 @@
-"""What the webhook adds to a pod, and why."""
+"""The injection: the parts that the webhook adds to a pod, and the explanation."""

@@ -1,8 +1,7 @@
-"""Injects whatever document has pods in it, as the webhook will do with each of those pods (`outrider inject`)."""
+"""`outrider inject`: injects the pods and pod templates in a document, as the webhook injects each pod."""
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -10,27 +9,32 @@ from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.injection.webhook import Injection, inject, passed_through
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.owners.pod_templates import Template, templates_of
+from outrider.master.core.k8s.values.field_errors import invalid
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import INJECT, Document
 
-ASKED = {INJECT: "enabled"}
-"""Who calls this asks for every pod, except those that say no themselves."""
+NAMESPACE_LABELS = {INJECT: "enabled"}
+"""Labels of a namespace that requests injection for every pod that does not opt out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
+    """The result for one pod or pod template of a document."""
+
     where: str
-    """`Pod gpt-0`, `Job gpt`, `PyTorchJob gpt, Worker`."""
+    """Name of the pod or template for messages: `Pod gpt-0`, `Job gpt`, `PyTorchJob gpt, Worker`."""
     injection: Injection
     asks: bool
-    """Its own label asks for it, or its controller does, so that the webhook needs no label on the namespace."""
+    """Whether its own label or its controller requests injection, so the namespace needs no label."""
     counted_by: str = ""
-    """What of each pod the webhook will read its rank index from, which is not known here."""
+    """Source of each pod's rank index, which only the webhook can read; empty if there is none."""
 
 
 def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Document, list[Injected]]:
-    """A copy in which every pod and pod template is injected, and what was done to each, in order. `namespace`: empty
-    for the document's own. Raises ValueError where an annotation or a name cannot be meant."""
+    """A copy with every pod and pod template injected, and the result for each, in order.
+
+    `namespace`: empty for the document's own. Raises ValueError for an invalid annotation or name.
+    """
     new = deepcopy(document)
     if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
         found = [inject_all(item, namespace, policy) for item in map(mapping, entries(document["items"]))]
@@ -49,7 +53,7 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     refused, place = template.unknown or owners_owner.uncounted(pod), None
     try:
         if not refused:
-            place = owners_owner.place_of(pod, namespace, ASKED)
+            place = owners_owner.place_of(pod, namespace, NAMESPACE_LABELS)
     except ValueError as error:
         raise ValueError(f"{template.where}: {error}") from error
     if place is None:
@@ -62,10 +66,10 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
 
 
 def _check_texts(field: str, metadata: Document) -> None:
-    """The API server refuses a label that is written true where "true" is meant. Raises ValueError."""
+    """Raises ValueError for labels and annotations that are not strings, such as true without quotes."""
     for kind in ("labels", "annotations"):
         if not isinstance(metadata.get(kind) or {}, dict):
-            raise ValueError(f"{field}.{kind}: it must be an object, with a text for each name")
+            raise ValueError(invalid(f"{field}.{kind}", metadata[kind], "must be an object of strings"))
         for name, value in mapping(metadata.get(kind)).items():
             if value is not None and not (isinstance(name, str) and isinstance(value, str)):
-                raise ValueError(f"{field}.{kind}: {name} is {json.dumps(value)}, and must be text, in quotes")
+                raise ValueError(invalid(f"{field}.{kind}[{name}]", value, "must be a string; put it in quotes"))

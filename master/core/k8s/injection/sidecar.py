@@ -1,7 +1,7 @@
-"""What stands beside the trainer in a pod: the init container with the hooks, the sidecar, two volumes.
+"""The injected parts of a pod besides the trainer: the init container with the hooks, the sidecar, and two volumes.
 
-They need no privilege and no uid of the user's (docs/adr/0001), and they must not change the pod's QoS class: with it
-the kernel's choice of what to kill and the kubelet's choice of what to evict would change.
+They need no privileges and no user id of the user's (docs/adr/0001). They must not change the pod's QoS class, which
+decides what the kernel kills and what the kubelet evicts.
 """
 
 from __future__ import annotations
@@ -30,40 +30,46 @@ from outrider.master.core.k8s.values.names import (
 
 HOOKS = f"{MOUNT}/hooks"
 CPU, MEMORY = "100m", "96Mi"
-"""Of the sidecar, and of the copy before it."""
+"""Resources of the sidecar and of the init container."""
 AS_ALL_OTHERS = (
     ("cpu", "limits", "500m"),
     ("ephemeral-storage", "requests", "16Mi"),
     ("ephemeral-storage", "limits", "128Mi"),
 )
-"""A namespace may have a quota of these, and then takes no pod with a container that does not say them. Nothing of ours
-is written to a disk but its log, of which the kubelet keeps 50 MiB."""
+"""Resources that our containers set only if all of the user's containers do.
+
+A namespace with a quota for a resource refuses pods with a container that does not set it. Our containers write only
+their log to disk, of which the kubelet keeps 50 MiB.
+"""
 VOLUME_SIZE = "16Mi"
-"""Memory of the pod: hooks 1 MB, stacks and logs are rings."""
+"""Size of the volume in the pod's memory: hooks use 1 MB, stacks and logs are ring buffers."""
 TOKEN_SECONDS = 3600
+"""Validity of the sidecar's token in seconds."""
 DEFAULT_GRACE = 30
-"""Seconds of terminationGracePeriodSeconds where a pod has none, as the API server fills in."""
+"""The API server's default of terminationGracePeriodSeconds."""
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
 COUNTED = ("cpu", "memory")
-"""Nothing else counts for the QoS class."""
+"""Resources that decide the QoS class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What all pods of a cluster are given."""
+    """The settings of the injection that hold for all pods of a cluster."""
 
     image: str
+    """Image of the sidecar and the hooks."""
     pull_policy: str
+    """imagePullPolicy of the image."""
     endpoint: str
-    """`tcp://host:port` of the master that leads."""
+    """Address of the leading master, `tcp://host:port`."""
     public_key: str
-    """CURVE, Z85."""
+    """CURVE public key of the master in Z85."""
     native_sidecar: bool = False
-    """The API server has init containers with restartPolicy Always (1.29)."""
+    """Whether the API server supports init containers with restartPolicy Always (1.29)."""
     pull_secret: str = ""
-    """The name of a Secret in the pod's own namespace; empty: none is needed."""
+    """Name of the pull Secret in the pod's namespace; empty if none is needed."""
     alone_after: float = 600.0
-    """Seconds without a master after which a command that forms its world by itself begins (docs/adr/0028)."""
+    """Seconds without a master after which a command that forms its process group by itself starts (docs/adr/0028)."""
 
 
 # -- containers ---------------------------------------------------------------------------------------------------
@@ -112,7 +118,7 @@ def _variables(spec: Document, place: Place, policy: Policy) -> Iterator[Documen
     yield variable("OUTRIDER_GRACE", DEFAULT_GRACE if grace is None else grace)
     if policy.native_sidecar:
         yield variable("OUTRIDER_SIDECAR", "native")
-    if spec.get("restartPolicy") == "Never" and not policy.native_sidecar:  # nobody would start it again for its code
+    if spec.get("restartPolicy") == "Never" and not policy.native_sidecar:  # the kubelet would not restart it
         yield variable("OUTRIDER_ENDS_AS", "trainer")
     yield variable("OUTRIDER_MASTER", policy.endpoint)
     yield variable(MASTER_KEY, policy.public_key)
@@ -154,9 +160,12 @@ def _security() -> Document:
 
 # -- QoS ----------------------------------------------------------------------------------------------------------
 def resources_of(spec: Document) -> Document:
-    """Of each container of ours. A CPU limit only where the class asks for one, or all of the user's have one: it makes
-    a restarted sidecar's start 1 s longer (docs/adr/0001). Resources of the whole pod decide its class alone, and what
-    its containers ask for must fit into them."""
+    """The resources of each of our containers.
+
+    They have a CPU limit only if the QoS class needs one or all of the user's containers have one: a CPU limit delays a
+    restarted sidecar by 1 s (docs/adr/0001). Resources of the whole pod decide its class alone, and the requests of its
+    containers must fit into them, so ours have none then.
+    """
     quality = quality_of(spec)
     if mapping(spec.get("resources")):
         return {}
@@ -179,7 +188,7 @@ def _all_have(spec: Document, kind: str, name: str) -> bool:
 
 
 def quality_of(spec: Document) -> str:
-    """The QoS class that the API server will give to such a pod."""
+    """The QoS class that the API server will give to the pod."""
     of_pod = mapping(spec.get("resources"))
     if of_pod:
         return _quality(of_pod)
@@ -208,10 +217,10 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _thousandths(quantity: Any) -> int | None:
-    """Exactly, where `quantities.parsed` rounds 100m and 200m of a CPU up to the same whole one."""
+    """The amount in thousandths, exactly; `quantities.parsed` would round 100m and 200m of a CPU up to 1."""
     text = str(quantity)
     if text.endswith("m"):
         return quantities.parsed(text[:-1])
-    fine = quantities.parsed(f"{text}k")  # a number alone
+    fine = quantities.parsed(f"{text}k")  # a number without a suffix
     whole = quantities.parsed(quantity)
     return fine if fine is not None else None if whole is None else whole * 1000

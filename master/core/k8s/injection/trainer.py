@@ -1,7 +1,7 @@
-"""The trainer's container of an injected pod: which one it is, its changes and its expected supervision mode.
+"""The trainer's container of an injected pod: its changes and its expected supervision mode.
 
-As little as can be: variables, a mount and, where the command is known, the launcher in front of it. Where it is the
-image's own, only PYTHONPATH brings the hooks in, and the pod must name what the image or the user has put there.
+The changes are minimal: variables, a mount and, if the container has a command, the launcher before it. Without a
+command, only PYTHONPATH loads the hooks, and the pod must name the PYTHONPATH of the image or the user.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _OTHER_LAUNCHER = re.compile(r"\b(deepspeed|horovodrun|mpirun|mpiexec|srun)\b")
 
 
 def doubts(containers: Sequence[Document], chosen: Chosen, place: Place) -> Iterator[str]:
-    """Where nobody has said which container is the trainer, and another one looks more like it."""
+    """Warns if the trainer was chosen only as the first container and another one looks more like a trainer."""
     trainer = containers[chosen.index]
     if chosen.reason != FIRST or not _trains_not(trainer):
         return
     others = [str(each.get("name")) for each in containers if each.get("name") not in PROXIES and _trains(each)]
     if len(others) == 1:
         yield (
-            f"the container {trainer.get('name')} is taken for the trainer, because it is the first, and its command "
-            f"runs no Python; if {others[0]} is the trainer, put it first or set the annotation "
+            f"the container {trainer.get('name')} counts as the trainer because it is the first, but its command does "
+            f"not run Python; if {others[0]} is the trainer, put it first or set the annotation "
             f"{CONTAINER}: {others[0]}"
         )
 
 
 def _trains(container: Document) -> bool:
-    """Its command is Python's or a launcher's, or a shell's or a wrapper's that names one."""
+    """Whether the command runs Python or a launcher, directly or in a shell or a wrapper."""
     return any(_names_python(word) for word in _words(container))
 
 
 def _trains_not(container: Document) -> bool:
-    """Its command is known, and none of that; a script given to a shell may be anything."""
+    """Whether the command is known and does not train; a shell's script file may do anything."""
     words = _words(container)
     is_script = bool(words) and _basename(words[0]) in SHELLS and not any(word.startswith("-") for word in words[1:])
     return bool(words) and not _trains(container) and not is_script
@@ -73,7 +73,7 @@ def _names_python(word: str) -> bool:
 
 
 def _runs_python(text: str) -> bool:
-    """One look at each command: an expression for all of it would begin anew at every `python`."""
+    """Whether a shell text runs Python; each command is searched once, as in `webhook._names_pid_1`."""
     for command in re.split(r"[;&|\n]", text):
         found = _PY.search(command)
         if found is not None and _SCRIPT.search(command, found.end() - 1):
@@ -81,9 +81,9 @@ def _runs_python(text: str) -> bool:
     return _ACCELERATE.search(text) is not None
 
 
-# -- what is changed ----------------------------------------------------------------------------------------------
+# -- changes ------------------------------------------------------------------------------------------------------
 def launched(container: Document, place: Place) -> Document:
-    """A copy with the hooks. What it has keeps its order; what is new comes behind it."""
+    """A copy of the container with the hooks; existing entries keep their order, and new ones follow."""
     env = list(entries(container.get("env")))
     changes: Document = {}
     if has_command(container):
@@ -124,21 +124,22 @@ def _variables(place: Place) -> Iterator[Document]:
 
 
 def _termination_message(container: Document) -> Iterator[Document]:
-    """Where the hooks say why it ends by our word, where the container has its own place for that."""
+    """The path for the hooks' termination message, if the container sets one."""
     path = container.get("terminationMessagePath")
     if isinstance(path, str) and path and path != TERMINATION_LOG:
         yield variable("OUTRIDER_TERMINATION_LOG", path)
 
 
 def _with_pythonpath(env: list[Document], of_image: str, has_sources: bool) -> list[Document]:
-    """The hooks, and behind them what the trainer would have had without us: its variable, else what an envFrom may
-    set, else the image's own. The kubelet leaves a $(PYTHONPATH) that nothing sets as it is: a folder that is not
-    there, which does no harm."""
+    """The variables with the hooks before the trainer's own PYTHONPATH, from its variable, an envFrom or the image.
+
+    If nothing sets PYTHONPATH, the kubelet leaves $(PYTHONPATH) as it is, which is a missing folder and does no harm.
+    """
     places = [index for index, entry in enumerate(env) if entry.get("name") == "PYTHONPATH"]
     if not places:
         users = of_image or ("$(PYTHONPATH)" if has_sources else "")
         return [*env, variable("PYTHONPATH", _prepended(users))]
-    last = places[-1]  # of two with one name the kubelet takes the last
+    last = places[-1]  # of two with one name the last counts
     entry = env[last]
     if entry.get("valueFrom") is None:
         return [*env[:last], {**entry, "value": _prepended(entry.get("value") or "")}, *env[last + 1 :]]
@@ -151,27 +152,29 @@ def _prepended(users: str) -> str:
 
 
 def about_pythonpath(container: Document, place: Place) -> str:
-    """Of a container without a command: where there is one the launcher sees to it."""
+    """The explanation of PYTHONPATH for a container without a command; with one, the launcher sets it."""
     own = [entry for entry in entries(container.get("env")) if entry.get("name") == "PYTHONPATH"]
-    unused = f"; annotation {PYTHONPATH} is not used, as the variable hides the image's" if place.pythonpath else ""
+    unused = f"; annotation {PYTHONPATH} is ignored, because the variable hides the image's" if place.pythonpath else ""
     if own and own[-1].get("valueFrom") is not None:
-        return f"PYTHONPATH is the hooks and then what its valueFrom gives, by $({USERS_PYTHONPATH}){unused}"
+        return f"PYTHONPATH is the hooks and then its valueFrom, as $({USERS_PYTHONPATH}){unused}"
     if own:
         return f"PYTHONPATH is the hooks and then its own value{unused}"
     if place.pythonpath:
-        return f"PYTHONPATH is the hooks and then what annotation {PYTHONPATH} says"
-    source = "and then what envFrom sets" if container.get("envFrom") else "alone"
-    return f"PYTHONPATH is the hooks {source}: if the image sets one, name it by annotation {PYTHONPATH}"
+        return f"PYTHONPATH is the hooks and then the annotation {PYTHONPATH}"
+    source = "and then that of envFrom" if container.get("envFrom") else "alone"
+    return f"PYTHONPATH is the hooks {source}; if the image sets one, set the annotation {PYTHONPATH} to it"
 
 
 # -- which supervision mode ----------------------------------------------------------------------------------------
 def mode_of(container: Document, place: Place) -> str:
-    """One sentence, as `training_hooks/command/plan.py` will decide it with the files in sight; the pod's
-    status says which supervision mode it became."""
+    """The expected supervision mode as one sentence.
+
+    `training_hooks/command/plan.py` decides it later with the files at hand; the status of the member has the result.
+    """
     if not has_command(container):
         return (
-            "fork where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "
-            "as without us, as no launcher can be put in front of it"
+            "fork if the image's entrypoint is a Python trainer, which cannot be seen here; else none: it runs "
+            "unsupervised, because no launcher can be put before it"
         )
     argv = [str(word) for word in (*container["command"], *entries(container.get("args")))]
     return _aimed(argv, place.script)
@@ -180,24 +183,24 @@ def mode_of(container: Document, place: Place) -> str:
 def _aimed(argv: Sequence[str], script: str) -> str:
     name = _basename(argv[0])
     if name in ("torchrun", "torchrun.py"):
-        return "fork: torchrun is taken over, and its script becomes the template"
+        return "fork: Outrider replaces torchrun, and its script becomes the template"
     if name == "accelerate":
         return _accelerate(argv[1:])
     if name == "deepspeed" or _OTHER_LAUNCHER.fullmatch(name):
-        return f"relaunch: {name} starts its ranks, so it is restarted each generation"
+        return f"relaunch: {name} starts its ranks itself, so it is restarted for each generation"
     if _PYTHON.fullmatch(name):
         return _python(argv)
     if name in SHELLS:
         return _shell(argv, script)
     if name in WRAPPERS:
         return _wrapped(argv, script)
-    return f"fork if {argv[0]} proves to be a Python script by its first line; else relaunch, restarted each generation"
+    return f"fork if the first line of {argv[0]} shows a Python script; else relaunch, restarted for each generation"
 
 
 def _accelerate(arguments: Sequence[str]) -> str:
     if arguments[:1] == ["launch"]:
-        return "fork: accelerate launch runs its script directly or as torchrun does; the script becomes the template"
-    return f"relaunch: accelerate {' '.join(arguments[:1])} is no training, so it is restarted each generation"
+        return "fork: accelerate launch runs its script directly or like torchrun; the script becomes the template"
+    return f"relaunch: accelerate {' '.join(arguments[:1])} does not train, so it is restarted for each generation"
 
 
 def _python(argv: Sequence[str]) -> str:
@@ -208,32 +211,32 @@ def _python(argv: Sequence[str]) -> str:
         letters = "" if word.startswith("--") else re.sub("[WXQ].*", "", word[1:])
         for place, letter in enumerate(letters):
             if letter in "IES":
-                return f"relaunch: Python is called with -{letter}, so no hook can enter it"
+                return f"relaunch: Python runs with -{letter}, so the hooks cannot be loaded"
             if letter == "c":
-                return "relaunch: Python is given its program as text, not as a script"
+                return "relaunch: Python gets its program as text, not as a script"
             if letter == "m":
                 rest = letters[place + 1 :]
                 return _module(rest or "".join(argv[index + 1 : index + 2]), argv[index + (1 if rest else 2) :])
         index += 2 if re.fullmatch("-[a-zA-Z]*[WXQ]|--check-hash-based-pycs", word) else 1
     target = argv[index] if index < len(argv) else "-"
     if target == "-":
-        return "relaunch: Python is given its program as text, not as a script"
+        return "relaunch: Python gets its program as text, not as a script"
     if _basename(target) in ("torchrun", "torchrun.py"):
-        return "fork: torchrun is taken over, and its script becomes the template"
+        return "fork: Outrider replaces torchrun, and its script becomes the template"
     if _basename(target) == "accelerate":
         return _accelerate(argv[index + 1 :])
     if _basename(target) == "deepspeed":
-        return "relaunch: deepspeed starts its ranks, so it is restarted each generation"
+        return "relaunch: deepspeed starts its ranks itself, so it is restarted for each generation"
     return f"fork: the container's command is the script {target}, which becomes the template"
 
 
 def _module(module: str, arguments: Sequence[str]) -> str:
     if module in TORCHRUN_MODULES:
-        return "fork: torchrun is taken over, and its script becomes the template"
+        return "fork: Outrider replaces torchrun, and its script becomes the template"
     if module in ACCELERATE_MODULES:
         return _accelerate(["launch"] if module == ACCELERATE_MODULES[0] else arguments)
     if module.startswith("deepspeed.launcher"):
-        return "relaunch: deepspeed starts its ranks, so it is restarted each generation"
+        return "relaunch: deepspeed starts its ranks itself, so it is restarted for each generation"
     return f"fork: the container's command is the module {module}, which becomes the template"
 
 
@@ -241,20 +244,21 @@ def _shell(argv: Sequence[str], script: str) -> str:
     name = _basename(argv[0])
     options = [index for index, word in enumerate(argv) if re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", word)]
     if not options:
-        return f"fork if the script that {name} runs starts a Python trainer; else relaunch, restarted each generation"
+        return f"fork if the script of {name} starts a Python trainer; else relaunch, restarted for each generation"
     text = re.sub(r"(?m)^[^\S\n]*#.*$", "", "".join(argv[options[0] + 1 : options[0] + 2])).replace("\\\n", " ")
     if found := _OTHER_LAUNCHER.search(text):
-        return f"relaunch: {name} -c uses {found.group()}, which starts its ranks, so it is restarted each generation"
+        launcher = f"{found.group()} inside {name} -c"
+        return f"relaunch: {launcher} starts its ranks itself, so it is restarted for each generation"
     if _TORCHRUN.search(text):
-        return f"fork: torchrun inside {name} -c is taken over, and its script becomes the template"
+        return f"fork: Outrider replaces torchrun inside {name} -c, and its script becomes the template"
     if _runs_python(text):
         if script:
             return f"fork: inside {name} -c, the script that matches {script} becomes the template"
         return (
             f"fork if a Python script inside {name} -c uses a library for several processes (torch.distributed, "
-            f"lightning, accelerate …); else relaunch, restarted each generation"
+            f"lightning, accelerate …); else relaunch, restarted for each generation"
         )
-    return f"relaunch: {name} -c names no Python trainer, so it is restarted each generation"
+    return f"relaunch: {name} -c names no Python trainer, so it is restarted for each generation"
 
 
 def _wrapped(argv: Sequence[str], script: str) -> str:
@@ -262,7 +266,7 @@ def _wrapped(argv: Sequence[str], script: str) -> str:
         name = _basename(argv[index])
         if _PYTHON.fullmatch(name) or name in (*SHELLS, "torchrun", "accelerate", "deepspeed"):
             return f"{_aimed(argv[index:], script)} (inside {_basename(argv[0])})"
-    return f"relaunch: {_basename(argv[0])} runs no Python that can be seen, so it is restarted each generation"
+    return f"relaunch: {_basename(argv[0])} shows no Python command, so it is restarted for each generation"
 
 
 def _basename(path: str) -> str:

@@ -1,9 +1,8 @@
-"""What the webhook makes of a pod: the same pod, supervised. Documents in, documents out (docs/adr/0001).
+"""The injection: from a pod's document to that of the same pod with supervision (docs/adr/0001).
 
-The trainer stays the user's: its place among the containers, image, resources, probes, lifecycle and security context
-are as they were. A pod that cannot be supervised, or that would not mean the same afterwards, is passed through
-untouched, with the reason. Injecting twice is injecting once: API servers ask a webhook again when another one has
-changed the pod.
+The trainer's container keeps its position, image, resources, probes, lifecycle and security context. A pod that cannot
+be supervised, or that would behave differently, is not changed, and the reason is reported. Injecting a pod twice has
+no further effect, because the API server calls a webhook again if another one has changed the pod.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from outrider.master.core.k8s.injection.sidecar import (
 from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.pods.rejections import objections
 from outrider.master.core.k8s.pods.trainer_container import DEFAULT_CONTAINER, Chosen, chosen_of
+from outrider.master.core.k8s.values.field_errors import too_long
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
     ALONE_AFTER,
@@ -46,7 +46,7 @@ from outrider.master.core.k8s.values.names import (
 )
 
 ANNOTATION_BYTES = 256 * 1024
-"""Of all names and values together: the API server stores no pod with more."""
+"""The API server's maximum for all names and values of a pod's annotations together."""
 WITH_HOST_NET = "ClusterFirstWithHostNet"
 _KILL, _OF_PID_1 = re.compile(r"\bkill\b"), re.compile(r"[ \"]1\b")
 DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
@@ -54,24 +54,26 @@ DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
+    """The result of injecting a pod."""
+
     pod: Document
-    """A new one, or the one that was given where nothing is changed."""
+    """The injected pod, or the given one if nothing was changed."""
     changed: bool
     refused: str
-    """Why the pod is passed through untouched; empty where it is not."""
+    """Why the pod was not injected; empty if it was."""
     explanation: tuple[str, ...]
-    """Sentences: which container is the trainer, which mode is aimed at, what is added, what would stop it."""
+    """Sentences about the trainer's container, the expected mode, the additions, and what would prevent supervision."""
     warnings: tuple[str, ...] = ()
-    """What its user probably did not mean, though the pod is injected."""
+    """Warnings about an injected pod that the user probably did not intend."""
 
 
 def inject(pod: Document, place: Place, policy: Policy) -> Injection:
-    """`pod` may be the template of one too; it is not changed."""
+    """Injects a pod or a pod template, whose document is not changed."""
     if _is_injected(pod):
-        return Injection(pod, False, "", (f"annotation {INJECTED} is there: the pod is injected already",))
-    refused = next(objections(pod, place), "")
-    if refused:
-        return passed_through(pod, refused)
+        return Injection(pod, False, "", (f"the pod is already injected: it has the annotation {INJECTED}",))
+    rejected = next(objections(pod, place), "")
+    if rejected:
+        return passed_through(pod, rejected)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
     chosen = chosen_of(spec["containers"], place, annotations)
     mode = trainers.mode_of(spec["containers"][chosen.index], place)
@@ -80,7 +82,8 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     new = deepcopy(pod)
     new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, mode)
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
-        return passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
+        why = too_long("metadata.annotations", ANNOTATION_BYTES, "bytes")
+        return passed_through(pod, f"{why}; after the injection there are {size}")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
     trainer = spec["containers"][chosen.index]
     warnings = (*trainers.doubts(spec["containers"], chosen, place), *neighbours.warnings(spec, trainer, annotations))
@@ -89,7 +92,7 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
 
 
 def _is_injected(pod: Document) -> bool:
-    """By this version or another. The annotation alone, copied from a pod that was, is none."""
+    """Whether any version has injected the pod: the annotation alone may be copied from another pod."""
     spec, notes = mapping(pod.get("spec")), mapping(mapping(pod.get("metadata")).get("annotations"))
     containers = (*entries(spec.get("initContainers")), *entries(spec.get("containers")))
     there = any(mapping(container).get("name") == SIDECAR_CONTAINER for container in containers)
@@ -97,15 +100,15 @@ def _is_injected(pod: Document) -> bool:
 
 
 def passed_through(pod: Document, refused: str) -> Injection:
-    """Untouched, with the reason."""
-    return Injection(pod, False, refused, (f"the pod is passed through untouched: {refused}",))
+    """The result for a pod that is not injected, with the reason."""
+    return Injection(pod, False, refused, (f"the pod is not injected: {refused}",))
 
 
 def _bytes(annotations: Document) -> int:
     return sum(len(str(text).encode()) for entry in annotations.items() for text in entry)
 
 
-# -- what is made -------------------------------------------------------------------------------------------------
+# -- changes ------------------------------------------------------------------------------------------------------
 def _metadata(metadata: Document, place: Place, containers: list[Document], index: int, mode: str) -> Document:
     labels = mapping(metadata.get("labels")) | {JOB: place.job, ROLE: place.role}
     if place.rank_index is not None:
@@ -113,7 +116,7 @@ def _metadata(metadata: Document, place: Place, containers: list[Document], inde
     notes = mapping(metadata.get("annotations"))
     name = containers[index].get("name")
     defaults = {DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
-    notes = defaults | notes | {INJECTED: "1", MODE: mode, CONTAINER: name}  # others may put theirs before it
+    notes = defaults | notes | {INJECTED: "1", MODE: mode, CONTAINER: name}  # a service mesh may come first
     notes.pop(ALONE_AFTER, None)
     if place.alone_after is not None:
         notes[ALONE_AFTER] = f"{place.alone_after:g}"
@@ -121,8 +124,8 @@ def _metadata(metadata: Document, place: Place, containers: list[Document], inde
 
 
 def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
-    """Ours come first among the init containers, so that a native sidecar runs before any of the user's; last among
-    the containers, so that the trainer keeps its place."""
+    """The spec with our containers: first among the init containers, so a native sidecar runs before the user's; last
+    among the containers, so the trainer keeps its position."""
     containers, init = list(spec["containers"]), [hooks_container(spec, policy)]
     sidecar = sidecar_container(spec, place, policy)
     containers[index] = trainers.launched(containers[index], place)
@@ -141,27 +144,29 @@ def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
 
 
 def _resolves_no_services(spec: Document) -> bool:
-    """On its node's network ClusterFirst, which the API server writes where nothing is said, means the node's resolver;
-    the master is a Service. Any other is meant as it is."""
+    """Whether the pod cannot resolve the master's Service.
+
+    In the node's network, ClusterFirst (the API server's default) means the node's resolver. Other policies stay.
+    """
     return bool(spec.get("hostNetwork")) and spec.get("dnsPolicy") in (None, "", "ClusterFirst")
 
 
 def _with_secret(spec: Document, policy: Policy) -> Document:
-    """The user's own come first: a kubelet tries them in their order."""
+    """The spec with the pull secret after the user's: a kubelet tries them in order."""
     secrets = list(entries(spec.get("imagePullSecrets")))
     if not policy.pull_secret or any(mapping(each).get("name") == policy.pull_secret for each in secrets):
         return spec
     return spec | {"imagePullSecrets": [*secrets, {"name": policy.pull_secret}]}
 
 
-# -- why ----------------------------------------------------------------------------------------------------------
+# -- explanation --------------------------------------------------------------------------------------------------
 def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, mode: str) -> Iterator[str]:
     trainer = spec["containers"][chosen.index]
-    rank = "no rank index: a spare, until the master gives it one"
+    rank = "no rank index: it is a spare until the master assigns one"
     rank = rank if place.rank_index is None else f"rank index {place.rank_index}"
-    yield f"the pod is a {place.role} of the job {place.key}, with {rank}"
-    if asked := ", ".join(_asked(place)):
-        yield f"its annotations ask for {asked}"
+    yield f"the pod has the role {place.role} in job {place.key}, with {rank}"
+    if requested := ", ".join(_requested(place)):
+        yield f"its annotations request {requested}"
     yield f"the trainer is the container {trainer.get('name')}: {chosen.reason}"
     yield f"the expected mode is {mode}"
     if trainers.has_command(trainer):
@@ -175,18 +180,18 @@ def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, mod
         f"{TOKEN_VOLUME}, shareProcessNamespace"
     )
     if _resolves_no_services(spec):
-        yield f"its dnsPolicy becomes {WITH_HOST_NET}: on its node's network it would not find the master's Service"
+        yield f"dnsPolicy becomes {WITH_HOST_NET}: with the node's resolver the master's Service would not be found"
     yield _about_quality(spec)
-    yield from _what_would_stop_it(spec, trainer)
+    yield from _what_would_prevent_it(spec, trainer)
 
 
 def _begins(place: Place, may: str) -> str:
     if place.alone_after is None:
-        return "where its sidecar reaches no master it waits for one, and its log says so each minute"
-    return f"where its sidecar reaches no master in {place.alone_after:g} s it runs as without us: {may}"
+        return "if its sidecar cannot reach a master, the pod waits and its log says so every minute"
+    return f"if its sidecar cannot reach a master within {place.alone_after:g} s, it runs unsupervised: {may}"
 
 
-def _asked(place: Place) -> Iterator[str]:
+def _requested(place: Place) -> Iterator[str]:
     if place.nproc is not None:
         yield f"{place.nproc} worker process{'es' * (place.nproc > 1)} a member"
     if place.max_restarts is not None:
@@ -194,33 +199,35 @@ def _asked(place: Place) -> Iterator[str]:
     if place.script:
         yield f"{place.script} as the script"
     if place.per_rank:
-        yield "the command once per worker process, where it is no Python"
+        yield "one command per worker process, unless the command is Python"
 
 
 def _about_quality(spec: Document) -> str:
     quality, amounts = quality_of(spec), mapping(resources_of(spec).get("resources"))
-    said = [f"{what} {', '.join(f'{amount} of {name}' for name, amount in amounts[what].items())}"
+    ours = [f"{what} {', '.join(f'{amount} of {name}' for name, amount in amounts[what].items())}"
             for what in ("requests", "limits") if amounts.get(what)]  # fmt: skip
-    return f"the pod stays {quality}: our containers have {' and '.join(said) or 'no requests and no limits'}"
+    return f"the pod stays {quality}: our containers have {' and '.join(ours) or 'no requests and no limits'}"
 
 
-def _what_would_stop_it(spec: Document, trainer: Document) -> Iterator[str]:
+def _what_would_prevent_it(spec: Document, trainer: Document) -> Iterator[str]:
     image = trainer.get("image") or "of the trainer"
     if trainers.has_command(trainer):
-        yield f"what would stop it: no /bin/sh in the image {image}: then the container cannot start"
-        yield f"what would stop it: no Python from 3.8 on in the image {image}: then the command runs as without us"
+        yield f"without /bin/sh in the image {image} the container cannot start"
+        yield f"without Python 3.8 or later in the image {image} the command runs unsupervised"
     else:
-        yield f"what would stop it: an entrypoint of the image {image} that is no Python, or one with -I, -E, -S"
+        yield f"if the entrypoint of the image {image} is not Python, or Python with -I, -E or -S, it runs unsupervised"
     own = [trainer.get(field) for field in ("command", "args", "lifecycle", "livenessProbe", "readinessProbe")]
     if _names_pid_1(json.dumps(own)):
-        yield "what changes: pid 1, which the trainer seems to name, is the pause container's in a shared namespace"
+        yield "the trainer seems to use pid 1, which is the pause container's in the shared process namespace"
     if spec.get("restartPolicy") == "Never":
-        yield "restartPolicy is Never: where the template or launcher dies, the whole pod has failed and is replaced"
+        yield "restartPolicy is Never: if the template or launcher dies, the whole pod fails and is replaced"
 
 
 def _names_pid_1(text: str) -> bool:
-    """In a command of its own, as `kill -TERM 1`. One look at each: an expression for all of it would begin anew at
-    every `kill`."""
+    """Whether a command such as `kill -TERM 1` names pid 1.
+
+    Each command is searched once: one regular expression for the whole text would start again at every `kill`.
+    """
     for command in re.split("[;&|]", text):
         found = _KILL.search(command)
         if found is not None and _OF_PID_1.search(command, found.end()):

@@ -1,1 +1,1 @@
-"""Whose pod it is: controllers of others, their ranks, sizes and ends."""
+"""Other controllers that own pods: their rank indexes, sizes and ends."""

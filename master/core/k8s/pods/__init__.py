@@ -1,1 +1,1 @@
-"""Pods: made from a template, read back, and what speaks against supervising one."""
+"""Pods: built from a template, read back, and validated for supervision."""

@@ -24,8 +24,8 @@ from outrider.master.core.text import brief
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 """Names of the injected containers."""
 LOOPS_AFTER = 3
-"""Number of restarts of the trainer's container, each after less than `SHORT_RUN`, after which its pod counts as failed;
-the same as on the local platform (docs/contracts.md §5)."""
+"""Restarts of the trainer's container, each after less than `SHORT_RUN`, after which its pod counts as failed; the same
+number as on the local platform (docs/contracts.md §5)."""
 SHORT_RUN = 60.0
 """Seconds below which a run of a container is short."""
 KILLED = (137, 143)

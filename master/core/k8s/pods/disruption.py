@@ -70,7 +70,7 @@ def _counts_by_itself(job: Document) -> bool:
 
 
 def _selected(job: Document) -> dict[str, str]:
-    """Labels of the pods in the budget: only workers, as our scale subresource counts; all pods of other controllers."""
+    """Labels of the pods in the budget: only workers, as our scale subresource counts; of other owners all pods."""
     labels = {JOB: str(job["metadata"]["name"])}
     return labels if job["spec"].get("adopts") or has_master(job) else labels | {ROLE: str(WORKER)}
 

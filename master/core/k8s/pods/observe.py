@@ -47,7 +47,7 @@ NOT_ITS_FAULT = (
 
 
 def seen(pod: Document, public_key: str = "") -> PodSeen | None:
-    """The core's event for a pod; None if the pod belongs to no job. `public_key`: the master's, to find a key mismatch."""
+    """The core's event for a pod; None if it belongs to no job. `public_key`: the master's, to find a key mismatch."""
     member = member_of(pod)
     if member is None:
         return None

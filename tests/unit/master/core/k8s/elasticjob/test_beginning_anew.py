@@ -108,7 +108,7 @@ def test_a_job_begins_anew_with_pods_of_another_owner_or_revision(kind: str) -> 
     assert not why_anew(job, new, of(kind, revision="")), "its revision is not known"
     assert not why_anew(ended(over(kind)), new, of(kind, revision="two")), "that of the end is not kept"
     assert "template" in why_anew(job, new, of(kind, revision="two"))
-    assert "applied again" in why_anew(job, new, of(kind, "another"))
+    assert "JobSet train was created again after the end (another uid)" in why_anew(job, new, of(kind, "another"))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_of_owners_without_a_revision_their_templates_tell_it() -> None:
     job = ended({**over("JobSet"), "status": status})
     assert not why_anew(job, pod(), made(pod(), jobset("train:1")))
     assert "template" in why_anew(job, pod(), made(pod(), jobset("train:2")))
-    assert "applied again" in why_anew(job, pod(), made(pod(), jobset("train:1", "another")))
+    assert "JobSet train was created again after the end (another uid)" in why_anew(job, pod(), made(pod(), jobset("train:1", "another")))
     unread = kept(over()["status"], over("JobSet", phase="Running"), [], None)
     assert not why_anew(ended({**over("JobSet"), "status": unread}), pod(), made(pod(), jobset("train:2")))
 

@@ -47,13 +47,13 @@ def test_the_trainer_is_told_and_the_volume_has_room_for_it() -> None:
 
 def test_all_the_memory_of_the_trainer_is_too_much() -> None:
     refused = injected(pod("4Gi", limit="4Gi")).refused
-    assert "4Gi is all the memory that the trainer's container t may use (4Gi)" in refused
+    assert "must be less than the memory limit of the...t (4Gi), which includes the checkpoints;" in refused
     assert injected(pod("4Gi")).refused == ""
 
 
 @pytest.mark.parametrize("amount", ["much", "-1Gi", "0", "1000", "2 Gi"])
 def test_what_is_no_amount_is_refused_by_name(amount: str) -> None:
-    with pytest.raises(ValueError, match=r"annotation outrider.dev/checkpoint-memory: .* is no amount of memory"):
+    with pytest.raises(ValueError, match="must be an amount of memory of at least 1Mi, such as 512Mi, 2Gi or a number of bytes"):
         place_of(pod(amount), "default", {})
 
 
@@ -81,7 +81,7 @@ def test_a_marked_path_reaches_the_trainer() -> None:
 
 def test_a_marked_path_without_memory_is_refused() -> None:
     said = " ".join(validation.problems(marked("/data/last.pt", None)))
-    assert "checkpointPath of an ElasticJob): saves to /data/last.pt are kept in memory, and none was declared" in said
+    assert "saves to outr.../last.pt are kept in memory; set its size, for example 2Gi (ElasticJob:" in said
 
 
 @pytest.mark.parametrize("path", ["", "/data/", "..", "ckpt/.", "a\nb"])

@@ -370,7 +370,7 @@ def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
         ("MembersUnreachable", {"unreachable": ["worker-1"]},
          ("True", "NeverHeard", "worker-1 runs, and its sidecar has"), ("False", "AllHeard", "")),
         ("Supervised", {"dry_run": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},
-         ("False", "Observed", "It is only observed, and nothing is done. resize to 3: b stop generation 2.3"),
+         ("False", "Observed", "The job is only observed; nothing is done. resize to 3: b stop generation 2.3 on"),
          ("True", "Supervised", "")),
     ],
 )  # fmt: skip
@@ -391,7 +391,7 @@ def test_what_has_passed_is_said_to_have_passed_and_what_never_was_is_not_said(
 
 def test_of_many_who_are_not_heard_some_are_named() -> None:
     status = status_of(job(), core(unreachable=[f"worker-{n}" for n in range(20)]), [], NOW)
-    assert " more run, and their sidecars have" in condition(status, "MembersUnreachable")["message"]
+    assert "worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8," in condition(status, "MembersUnreachable")["message"]
 
 
 def test_data_that_goes_on_is_shown_with_what_its_loaders_say() -> None:

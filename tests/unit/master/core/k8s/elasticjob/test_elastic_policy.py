@@ -79,7 +79,7 @@ def test_a_rendezvous_is_passed_over_with_a_sentence() -> None:
 
 def test_a_policy_without_roles_is_refused_for_these_alone() -> None:
     (said,) = problems({**job(), "spec": {"elasticPolicy": {"minReplicas": 1}}})
-    assert said.startswith("spec.replicaSpecs: it is missing")
+    assert said.startswith("spec.replicaSpecs: Required value: must have the pods of each role, for example worker:")
 
 
 @pytest.mark.parametrize(
@@ -106,22 +106,28 @@ def test_a_size_that_cannot_change_is_no_reason_to_refuse_the_job() -> None:
     ("changes", "said"),
     [
         ({"elasticPolicy": {"minReplicas": 2}, "replicaSpecs": {"worker": worker(replicas=2, minReplicas=1)}},
-         "spec.elasticPolicy.minReplicas: it is 2, and spec.replicaSpecs.worker.minReplicas is 1; leave one out"),
+         "spec.elasticPolicy.minReplicas: Invalid value: 2: must be equal to spec.replicaSpecs.worker.minReplicas (1)"),
         ({"elasticPolicy": {"nProcPerNode": 2}, "nprocPerNode": 4},
-         "spec.elasticPolicy.nProcPerNode: it is 2, and spec.nprocPerNode is 4; leave one out"),
-        ({"elasticPolicy": {"minReplicas": 3, "maxReplicas": 2}}, "spec.elasticPolicy.minReplicas: 3 is more than max"),
-        ({"elasticPolicy": {"minReplicas": "1"}}, "spec.elasticPolicy.minReplicas: 1 must be a whole number from 1"),
-        ({"elasticPolicy": {"nProcPerNode": 0}}, "spec.elasticPolicy.nProcPerNode: 0 must be a whole number from 1"),
-        ({"elasticPolicy": [1]}, "spec.elasticPolicy: [1] must be an object"),
-        ({"enableElastic": "yes"}, "spec.enableElastic: yes must be true or false"),
+         "spec.elasticPolicy.nProcPerNode: Invalid value: 2: must be equal to spec.nprocPerNode (4), or remove one"),
+        ({"elasticPolicy": {"minReplicas": 3, "maxReplicas": 2}},
+         "spec.elasticPolicy.minReplicas: Invalid value: 3: must be less than or equal to maxReplicas (2)"),
+        ({"elasticPolicy": {"minReplicas": "1"}},
+         'spec.elasticPolicy.minReplicas: Invalid value: "1": must be an integer between 1 and 32768'),
+        ({"elasticPolicy": {"nProcPerNode": 0}},
+         "spec.elasticPolicy.nProcPerNode: Invalid value: 0: must be an integer between 1 and 1024"),
+        ({"elasticPolicy": [1]},
+         "spec.elasticPolicy: Invalid value: [1]: must be an object with minReplicas, maxReplicas, nProcPerNode,"),
+        ({"enableElastic": "yes"},
+         'spec.enableElastic: Invalid value: "yes": must be true or false'),
         ({"enableElastic": False, "scaling": {"policy": "throughput"},
           "replicaSpecs": {"worker": worker(minReplicas=1, maxReplicas=3)}},
-         "spec.enableElastic: false keeps the job's size, and spec.scaling.policy throughput changes it"),
-        ({"enableElastic": True, "scaling": {"policy": "manual"}}, "spec.enableElastic: true has the job find its own"),
+         "spec.enableElastic: Invalid value: false: keeps the job's size, but spec.scaling.policy throughput changes "),
+        ({"enableElastic": True, "scaling": {"policy": "manual"}},
+         "spec.enableElastic: Invalid value: true: makes the job find its own size, but spec.scaling.policy is manual"),
         ({"replicaSpecs": {"worker": worker(), "master": worker(replicas=2)}},
-         "spec.replicaSpecs.master.replicas: 2 must be 1; there is one member with rank index 0"),
+         "spec.replicaSpecs.master.replicas: Invalid value: 2: must be 1; the master is the member with rank index 0"),
         ({"nodeUnit": 2, "replicaSpecs": {"worker": worker(replicas=2), "master": worker()}},
-         "spec.replicaSpecs.worker.replicas: 2, and the master, is no multiple of nodeUnit 2"),
+         "spec.replicaSpecs.worker.replicas: Invalid value: 2: must be a multiple of nodeUnit (2) together with the m"),
     ],
 )  # fmt: skip
 def test_what_contradicts_or_cannot_be_meant_is_named(changes: Document, said: str) -> None:

@@ -223,7 +223,7 @@ def test_a_signal_that_asks_the_script_to_save_reaches_the_core_and_another_is_r
     assert spec_of(job(saveSignal="SIGUSR2")).save_signal == "SIGUSR2"
     assert spec_of(job(saveSignal="SIGKILL")).save_signal == spec_of(job()).save_signal == ""
     (wrong,) = validate(job(saveSignal="SIGKILL"))
-    assert wrong.startswith('spec.saveSignal: Unsupported value: "SIGKILL" (no process can handle it): supported ')
+    assert wrong.startswith('spec.saveSignal: Unsupported value: "SIGKILL": supported values: "SIGUSR1", "SIGUSR2",')
 
 
 def test_a_template_is_the_same_until_it_is_edited_and_whatever_else_is() -> None:

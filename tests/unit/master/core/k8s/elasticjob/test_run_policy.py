@@ -80,10 +80,16 @@ def test_only_all_takes_the_pods_of_a_job_that_is_over() -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ({"suspend": True}, "suspend: it is no field here: spec.suspend is the field"),
-        ({"backoffLimit": 3}, "backoffLimit: it is no field here: spec.maxRestarts"),
-        ({"schedulingPolicy": {}}, "schedulingPolicy: it is no field here: set schedulerName"),
-        ({"x": 3}, "x: it is no field here: there are cleanPodPolicy, ttlSecondsAfterFinished, activeDeadlineSeconds"),
+        ({"suspend": True}, "suspend: Forbidden: not supported; use spec.suspend"),
+        (
+            {"backoffLimit": 3},
+            "backoffLimit: Forbidden: not supported; use spec.maxRestarts for restarts in place and a role's",
+        ),
+        (
+            {"schedulingPolicy": {}},
+            "schedulingPolicy: Forbidden: not supported; set schedulerName, priorityClassName and the labels of your",
+        ),
+        ({"x": 3}, "x: Forbidden: not supported; supported fields: cleanPodPolicy, ttlSecondsAfterFinished,"),
     ],
 )
 def test_what_is_wrong_is_named(policy: object, said: str) -> None:

@@ -154,7 +154,7 @@ COMMANDS: list[tuple[str | list[str], str]] = [
     ("/usr/bin/python3.11 -u -W ignore -X dev train.py -c", "fork: the container's command is the script train.py"),
     ("python -Wignore -m my.trainer", "fork: the container's command is the module my.trainer"),
     ("python -um my.trainer", "fork: the container's command is the module my.trainer"),
-    ("python -c pass", "relaunch: Python is given its program as text"),
+    ("python -c pass", "relaunch: Python gets its program as text, not as a script"),
     ("python -", "relaunch: Python is given its program as text"),
     ("python", "relaunch: Python is given its program as text"),
     ("python -I train.py", "relaunch: Python is called with -I"),

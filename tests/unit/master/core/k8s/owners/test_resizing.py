@@ -44,7 +44,7 @@ def test_five_pods_are_asked_for_where_the_kind_says_how_many(given: Document, p
     ("given", "why"),
     [
         (owner("Job", parallelism=2, completions=2), "has 2 completions, which cannot be changed"),
-        (owner("Job", parallelism=2, completions=9, completionMode="Indexed"), "as many as its parallelism"),
+        (owner("Job", parallelism=2, completions=9, completionMode="Indexed"), "Job train has 9 completions, which cannot be changed; only a Job without completions, or"),
         (owner("JobSet"), "the pods of JobSet train cannot be made more or fewer"),
         (owner("Pod"), "the pods of Pod train cannot"),
         (pytorch(6, 2), "has 6 pods that are no workers, and one worker is the least"),
@@ -74,7 +74,7 @@ def test_an_elastic_job_that_follows_its_owner_moves_its_bounds_only_where_it_mu
 @pytest.mark.parametrize("kind", ["Pod", "JobSet"])
 def test_a_size_that_cannot_be_had_is_refused_with_its_field(kind: str) -> None:
     said = owners_resize.refusal(adopting(kind, 3), None, 2)
-    assert said.startswith("spec.replicaSpecs.worker.replicas: the pods of")
+    assert said.startswith("spec.replicaSpecs.worker.replicas: Forbidden: Pod train cannot be scaled while it runs")
 
 
 def test_a_size_that_can_be_had_is_not_refused() -> None:
