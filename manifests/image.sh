@@ -18,7 +18,7 @@ tool=${TOOL:-}
 for each in docker podman buildah; do
   [ -n "$tool" ] || { command -v "$each" >/dev/null 2>&1 && tool=$each; }
 done
-[ -n "$tool" ] || { echo "none of docker, podman, buildah is here" >&2; exit 1; }
+[ -n "$tool" ] || { echo "docker, podman or buildah is required; none is installed" >&2; exit 1; }
 
 "$tool" build ${BASE:+--build-arg "BASE=$BASE"} -f "$here/../Dockerfile.sidecar" -t "$name:$tag" "$here/.." >&2
 digest=

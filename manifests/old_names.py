@@ -1,6 +1,8 @@
-"""Makes, in the image, the names that the release before this one started: an old Deployment runs `-m master` with the
-new image, and a command of either release runs `-m sidecar.ask` and the hooks' `faults.py` in pods of either. No wheel
-has them; they go with the next release."""
+"""Creates in the image the module names that the previous release started.
+
+An old Deployment runs `-m master` with the new image, and a command of either release runs `-m sidecar.ask` and the
+hooks' `faults.py` in pods of either release. No wheel has these names; the next release removes them.
+"""
 
 from __future__ import annotations
 

@@ -64,23 +64,37 @@ def with_revision(kind: str, revision: str = "one", owner: str = "owner") -> Doc
         (over(), "old", pod(), None, PartOfIt, "is over"),
         (over(""), "new", pod(), None, PartOfIt, "is over"),
         (over(), "new", None, None, Retry, "has not shown"),
-        (over(), "new", pod(END), None, Judged, "before its end"),
-        (over(), "new", pod("2026-02-28T23:59:59Z"), None, Judged, "before its end"),
-        (over(), "new", pod(END), of("StatefulSet", "another"), Judged, "before its end"),
-        (over(), "new", pod(), None, Retry, "is not read yet"),
+        (over(), "new", pod(END), None, Judged, "this pod was created before the end"),
+        (over(), "new", pod("2026-02-28T23:59:59Z"), None, Judged, "this pod was created before the end"),
+        (over(), "new", pod(END), of("StatefulSet", "another"), Judged, "this pod was created before the end"),
+        (over(), "new", pod(), None, Retry, "has not been read yet"),
         (over(), "new", pod(), UNREADABLE, Retry, "kubectl delete ej train -n a"),
         (over(), "new", pod(), of("StatefulSet"), Retry, "kubectl delete ej train -n a"),
-        (over(), "new", pod(), of("StatefulSet", "another"), Retry, "about to begin anew"),
-        (with_revision("StatefulSet"), "new", pod(), of("StatefulSet", revision="two"), Retry, "about to begin anew"),
+        (over(), "new", pod(), of("StatefulSet", "another"), Retry, "about to start again: StatefulSet"),
+        (
+            with_revision("StatefulSet"),
+            "new",
+            pod(),
+            of("StatefulSet", revision="two"),
+            Retry,
+            "about to start again: the template",
+        ),
         (over("PyTorchJob"), "new", pod(), of("PyTorchJob"), Retry, "kubectl delete ej train -n a"),
-        (over("Job"), "new", pod(owner="another"), of("Job", "another"), Retry, "about to begin anew"),
+        (over("Job"), "new", pod(owner="another"), of("Job", "another"), Retry, "about to start again: Job train"),
         (over("Job", conditions=[]), "new", pod(owner="another"), None, Retry, "an earlier Job train"),
         (over("Job"), "new", pod(), of("Job"), Judged, "backoffLimit"),
         (with_revision("Job"), "new", pod(), of("Job", revision="two"), Judged, "backoffLimit"),
-        (over("JobSet"), "new", pod(owner="its Job"), None, Retry, "is not read yet"),
-        (over("JobSet"), "new", pod(owner="its Job"), UNREADABLE, Retry, "is not read yet"),
+        (over("JobSet"), "new", pod(owner="its Job"), None, Retry, "has not been read yet"),
+        (over("JobSet"), "new", pod(owner="its Job"), UNREADABLE, Retry, "has not been read yet"),
         (over("JobSet"), "new", pod(owner="its Job"), of("JobSet"), Judged, "a further attempt of JobSet train"),
-        (over("JobSet"), "new", pod(owner="its Job"), of("JobSet", "another"), Retry, "about to begin anew"),
+        (
+            over("JobSet"),
+            "new",
+            pod(owner="its Job"),
+            of("JobSet", "another"),
+            Retry,
+            "about to start again: JobSet train",
+        ),
         (over("Deployment"), "new", pod(), None, Judged, "a further attempt"),
     ],
 )
@@ -108,7 +122,7 @@ def test_a_job_begins_anew_with_pods_of_another_owner_or_revision(kind: str) -> 
     assert not why_anew(job, new, of(kind, revision="")), "its revision is not known"
     assert not why_anew(ended(over(kind)), new, of(kind, revision="two")), "that of the end is not kept"
     assert "template" in why_anew(job, new, of(kind, revision="two"))
-    assert "JobSet train was created again after the end (another uid)" in why_anew(job, new, of(kind, "another"))
+    assert "created again" in why_anew(job, new, of(kind, "another"))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +203,7 @@ def test_of_owners_without_a_revision_their_templates_tell_it() -> None:
     job = ended({**over("JobSet"), "status": status})
     assert not why_anew(job, pod(), made(pod(), jobset("train:1")))
     assert "template" in why_anew(job, pod(), made(pod(), jobset("train:2")))
-    assert "JobSet train was created again after the end (another uid)" in why_anew(job, pod(), made(pod(), jobset("train:1", "another")))
+    assert "created again" in why_anew(job, pod(), made(pod(), jobset("train:1", "another")))
     unread = kept(over()["status"], over("JobSet", phase="Running"), [], None)
     assert not why_anew(ended({**over("JobSet"), "status": unread}), pod(), made(pod(), jobset("train:2")))
 

@@ -47,21 +47,27 @@ def test_the_trainer_is_told_and_the_volume_has_room_for_it() -> None:
 
 def test_all_the_memory_of_the_trainer_is_too_much() -> None:
     refused = injected(pod("4Gi", limit="4Gi")).refused
-    assert "must be less than the memory limit of the...t (4Gi), which includes the checkpoints;" in refused
+    assert "must be less than the memory limit of the trainer's container t (4Gi)" in refused
     assert injected(pod("4Gi")).refused == ""
 
 
 @pytest.mark.parametrize("amount", ["much", "-1Gi", "0", "1000", "2 Gi"])
 def test_what_is_no_amount_is_refused_by_name(amount: str) -> None:
-    with pytest.raises(ValueError, match="must be an amount of memory of at least 1Mi, such as 512Mi, 2Gi or a number of bytes"):
+    with pytest.raises(ValueError, match="must be an amount of memory of at least 1Mi"):
         place_of(pod(amount), "default", {})
 
 
 def test_a_job_hands_it_on_to_its_pods_and_is_refused_where_they_would_be() -> None:
     assert handed_on(job("2Gi"))[CHECKPOINT_MEMORY] == "2Gi"
     assert not [said for said in validation.problems(job("2Gi")) if "checkpoint" in said]
-    assert any("checkpointMemory of an ElasticJob): 4Gi is all" in said for said in validation.problems(job("4Gi")))
-    assert any("checkpoint-memory: 'many' is no amount" in said for said in validation.problems(job("many")))
+    assert any(
+        'checkpoint-memory]: Invalid value: "4Gi": must be less than' in said
+        for said in validation.problems(job("4Gi"))
+    )
+    assert any(
+        'checkpoint-memory]: Invalid value: "many": must be an amount' in said
+        for said in validation.problems(job("many"))
+    )
 
 
 def marked(path: object, amount: object = "2Gi") -> dict[str, Any]:
@@ -81,20 +87,22 @@ def test_a_marked_path_reaches_the_trainer() -> None:
 
 def test_a_marked_path_without_memory_is_refused() -> None:
     said = " ".join(validation.problems(marked("/data/last.pt", None)))
-    assert "saves to outr.../last.pt are kept in memory; set its size, for example 2Gi (ElasticJob:" in said
+    assert "/data/last.pt are kept in memory; set its size" in said
 
 
 @pytest.mark.parametrize("path", ["", "/data/", "..", "ckpt/.", "a\nb"])
 def test_what_names_no_file_is_refused(path: str) -> None:
-    assert any("checkpoint-path: " in said and "names no file" in said for said in validation.problems(marked(path)))
+    said = " ".join(validation.problems(marked(path)))
+    assert "checkpoint-path]: Invalid value" in said
+    assert "must be the file name" in said
 
 
 def test_a_path_that_is_too_long_is_refused() -> None:
     said = validation.problems(marked("x" * 1025))
-    assert said == ["spec.checkpointPath: it has 1025 characters, and may have 1024"]
+    assert said == ["spec.checkpointPath: Too long: may not be more than 1024 characters"]
 
 
 @pytest.mark.parametrize("path", ["~/last.pt", "/data/*.pt", "/data/epoch-?/last.pt"])
 def test_what_only_a_shell_understands_is_refused(path: str) -> None:
     said = validation.problems(marked(path))
-    assert any("checkpoint-path: " in each and "stand for nothing" in each for each in said)
+    assert any("checkpoint-path]: " in each and "which are not expanded" in each for each in said)

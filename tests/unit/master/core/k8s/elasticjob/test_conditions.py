@@ -208,11 +208,11 @@ def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() ->
     for row in told["members"]:
         row["blocked"] = quota
     status = status_of(job(), told, [], NOW)
-    said = f"worker-0: its pod is refused: {quota}"
+    said = f"worker-0: its pod is rejected: {quota}"
     assert status["message"] == f"waiting for members; {said} (and 1 more)"
     running, scheduled = condition(status, "Running"), condition(status, "Scheduled")
     assert (running["status"], running["reason"]) == ("False", "CreateRejected")
-    assert running["message"] == f"2 of 2 pods are refused; {said}"
+    assert running["message"] == f"2 of 2 pods cannot be created; {said}"
     assert (scheduled["status"], scheduled["reason"]) == ("False", "CreateRejected")
     assert scheduled["message"] == f"0 of 0 workers have a node, 4 are needed; {said}"
 
@@ -223,7 +223,7 @@ def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
     status = status_of(job({"worker": worker(replicas=2, minReplicas=1)}), told, [pod("running", "worker-0")], NOW)
     assert condition(status, "Running")["reason"] == "GenerationRunning"
     assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node, 1 is needed"
-    assert status["message"] == "generation 2.3 runs; worker-1: its pod is refused: exceeded quota"
+    assert status["message"] == "generation 2.3 runs; worker-1: its pod is rejected: exceeded quota"
 
 
 def test_members_of_the_past_are_shown_while_their_pods_are_there() -> None:
@@ -258,14 +258,14 @@ def test_a_job_that_is_over_shows_how_it_ended() -> None:
 
 
 def test_a_spec_that_cannot_be_run_is_a_condition_until_it_can() -> None:
-    asked, problem = job(), "spec.nprocPerNode: 0 must be a whole number from 1"
+    asked, problem = job(), "spec.nprocPerNode: Invalid value: 0: must be an integer between 1 and 1024"
     wrong = status_of(asked, {}, [], BEFORE, [problem])
     assert wrong["phase"] == "Pending"
-    assert wrong["message"] == f"the spec cannot be run: {problem}"
+    assert wrong["message"] == f"the spec is invalid: {problem}"
     assert condition(wrong, "Valid")["status"] == "False"
     right = status_of(kept(asked, wrong), core(), [], NOW)
     assert condition(right, "Valid") == {
-        "type": "Valid", "status": "True", "reason": "SpecTaken", "message": "", "lastTransitionTime": NOW,
+        "type": "Valid", "status": "True", "reason": "SpecAccepted", "message": "", "lastTransitionTime": NOW,
     }  # fmt: skip
 
 
@@ -348,7 +348,11 @@ def test_saves_that_are_not_whole_are_a_condition_for_as_long_as_they_are_so() -
     asked = job()
     status = status_of(asked, core(non_atomic_saves={"worker-0": why}), [], NOW)
     found = condition(status, "CheckpointsNotAtomic")
-    assert (found["status"], found["reason"], found["message"]) == ("True", "NoRoomForTwo", f"worker-0: {why}.")
+    assert (found["status"], found["reason"], found["message"]) == (
+        "True",
+        "InsufficientDiskSpace",
+        f"worker-0: {why}.",
+    )
     later = status_of(kept(asked, status), core(), [], NOW)
     assert conditions(later)["CheckpointsNotAtomic"] == "False"
     assert "CheckpointsNotAtomic" not in conditions(status_of(asked, core(), [], NOW))
@@ -366,9 +370,9 @@ def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
     ("kind", "told", "then", "said"),
     [
         ("NetworkFault", {"network": {"down": [{"reason": "worker-0 and worker-1 do not see each other."}]}},
-         ("True", "LinkDown", "worker-0 and worker-1 do not see each other."), ("False", "LinksWell", "")),
+         ("True", "LinkDown", "worker-0 and worker-1 do not see each other."), ("False", "LinksHealthy", "")),
         ("MembersUnreachable", {"unreachable": ["worker-1"]},
-         ("True", "NeverHeard", "worker-1 runs, and its sidecar has"), ("False", "AllHeard", "")),
+         ("True", "NeverConnected", "worker-1 runs, but its sidecar has"), ("False", "AllConnected", "")),
         ("Supervised", {"dry_run": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},
          ("False", "Observed", "The job is only observed; nothing is done. resize to 3: b stop generation 2.3 on"),
          ("True", "Supervised", "")),
@@ -391,7 +395,7 @@ def test_what_has_passed_is_said_to_have_passed_and_what_never_was_is_not_said(
 
 def test_of_many_who_are_not_heard_some_are_named() -> None:
     status = status_of(job(), core(unreachable=[f"worker-{n}" for n in range(20)]), [], NOW)
-    assert "worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8," in condition(status, "MembersUnreachable")["message"]
+    assert " more run, but their sidecars have" in condition(status, "MembersUnreachable")["message"]
 
 
 def test_data_that_goes_on_is_shown_with_what_its_loaders_say() -> None:

@@ -59,20 +59,20 @@ def test_an_apply_in_their_words_says_what_is_wanted_now() -> None:
     assert "pytorchReplicaSpecs" not in again["spec"]
     both = {**resnet()["spec"], "replicaSpecs": {"worker": worker()}}
     assert problems(with_defaults(job() | {"spec": both})) == [
-        "spec.pytorchReplicaSpecs: there is replicaSpecs too, which means the same; give one of them"
+        "spec.pytorchReplicaSpecs: Forbidden: has the same meaning as spec.replicaSpecs; remove one of the two"
     ]
 
 
 def test_a_rendezvous_is_passed_over_with_a_sentence() -> None:
     assert spec_of(policy(rdzvBackend="etcd", rdzvEndpoint="etcd:2379")).remarks == (
-        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: not needed: the master tells the ranks where to meet, so there "
-        "is no etcd to run.",
+        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: ignored: the master gives the ranks their rendezvous address, "
+        "so no etcd is needed.",
     )
     assert remarks(policy(metrics=[])) == (
-        "spec.elasticPolicy.metrics: not followed: spec.scaling.policy: throughput has a job find its own size.",
+        "spec.elasticPolicy.metrics: ignored: with spec.scaling.policy: throughput a job finds its own size.",
     )  # fmt: skip
     assert remarks(policy(restartPolicy="x", standby=1)) == (
-        "spec.elasticPolicy.restartPolicy, standby: not followed: it has no counterpart here.",
+        "spec.elasticPolicy.restartPolicy, standby: ignored: an ElasticJob has no such field.",
     )
     assert spec_of(job()).remarks == ()
 
@@ -99,7 +99,7 @@ def test_a_size_that_cannot_change_is_no_reason_to_refuse_the_job() -> None:
     fixed["spec"]["enableElastic"] = True
     assert problems(fixed) == []
     assert spec_of(in_our_words(fixed)).scaling == ""
-    assert any("spec.enableElastic: not followed" in remark for remark in remarks(fixed))
+    assert any("spec.enableElastic: ignored" in remark for remark in remarks(fixed))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_a_word_that_cannot_be_meant_is_refused_with_its_path() -> None:
     wrong = annotated({"outrider.dev/supervise": "of", "outrider.dev/mode": "watch"})
     said = [each for each in validation.problems(wrong) if "annotations" in each]
     assert said == [
-        'metadata.annotations[outrider.dev/supervise]: \'of\' must be one of "on", "off"',
-        'metadata.annotations[outrider.dev/mode]: \'watch\' must be one of "supervise", "observe", "off"',
+        'metadata.annotations[outrider.dev/supervise]: Unsupported value: "of": supported values: "on", "off"',
+        'metadata.annotations[outrider.dev/mode]: Unsupported value: "watch": supported values: "supervise", '
+        '"observe", "off"',
     ]
     assert not [each for each in validation.problems(annotated(OFF | OBSERVE)) if "annotations" in each]

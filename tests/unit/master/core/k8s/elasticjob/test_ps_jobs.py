@@ -119,14 +119,14 @@ def test_who_there_is_does_not_change_while_the_job_runs() -> None:
     assert problems(ps_job(worker(replicas=3)), old) == []
     (said,) = problems(ps_job(ps=3), old)
     assert (
-        said == "spec.replicaSpecs.ps.replicas: it cannot be changed; the variables are spread over 2 parameter servers"
+        said
+        == "spec.replicaSpecs.ps.replicas: Forbidden: field is immutable; the variables are spread over 2 parameter "
+        "servers"
     )
     (said,) = problems(ps_job(others=()), old)
-    assert said.startswith("spec.replicaSpecs.chief: it cannot come or go")
+    assert said.startswith("spec.replicaSpecs.chief: Forbidden: a role cannot be added or removed, because members")
     (said,) = problems(ps_job(worker(replicas=4)), old)
-    assert said.startswith(
-        "spec.replicaSpecs.worker.maxReplicas: with 4 there may be workers whom the parameter servers"
-    )
+    assert said.startswith("spec.replicaSpecs.worker.maxReplicas: Invalid value: 4: must be at most 3 while the job")
     old["spec"]["suspend"] = True
     assert problems(ps_job(worker(replicas=4)), old) == []
 
@@ -214,4 +214,6 @@ def test_what_is_asked_for_and_can_be_is_not_objected_to() -> None:
 def test_a_job_without_parameter_servers_has_none_to_resize() -> None:
     document = job()
     document["metadata"]["annotations"] = {PS_RESOURCES: "cpu=2@rank-index=0"}
-    assert problems(document) == ["metadata.annotations[outrider.dev/ps-resources]: the job has no parameter servers"]
+    assert problems(document) == [
+        "metadata.annotations[outrider.dev/ps-resources]: Forbidden: the job has no parameter servers"
+    ]

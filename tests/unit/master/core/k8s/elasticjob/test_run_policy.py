@@ -100,7 +100,7 @@ def test_what_is_wrong_is_named(policy: object, said: str) -> None:
 
 def test_what_means_nothing_for_the_pods_of_another_owner_is_refused() -> None:
     found = list(run_policy.objections(job({"cleanPodPolicy": "All", "activeDeadlineSeconds": 5}, adopts={})))
-    why = "the pods are another owner's, which has such a field of its own"
+    why = "Forbidden: not supported with spec.adopts; set it on the pods' controller"
     assert found == [f"spec.runPolicy.{field}: {why}" for field in ("cleanPodPolicy", "activeDeadlineSeconds")]
 
 

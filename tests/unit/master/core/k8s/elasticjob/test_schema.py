@@ -24,12 +24,13 @@ def test_all_that_is_wrong_is_told_at_once_by_the_path_of_each_field() -> None:
     wrong = job({"worker": worker(replicas="2", restartPolicy="Often")}, spares=-1, suspend="yes")
     wrong["spec"]["recovery"] = {"rules": [{"exitCodes": [1, 256]}]}
     assert sorted(problems(wrong)) == [
-        "spec.recovery.rules[0].action: it is missing; it must be fail, restart, replace or replaceNode",
-        "spec.recovery.rules[0].exitCodes[1]: 256 must be a whole number from 0 to 255",
-        "spec.replicaSpecs.worker.replicas: 2 must be a whole number from 1 to 32768",
-        "spec.replicaSpecs.worker.restartPolicy: Often must be Always, ExitCode, Never or OnFailure",
-        "spec.spares: -1 must be a whole number from 0 to 512",
-        "spec.suspend: yes must be true or false",
+        "spec.recovery.rules[0].action: Required value: must be fail, restart, replace or replaceNode",
+        "spec.recovery.rules[0].exitCodes[1]: Invalid value: 256: must be an integer between 0 and 255",
+        'spec.replicaSpecs.worker.replicas: Invalid value: "2": must be an integer between 1 and 32768',
+        'spec.replicaSpecs.worker.restartPolicy: Unsupported value: "Often": supported values: "Always", "ExitCode", '
+        '"Never", "OnFailure"',
+        "spec.spares: Invalid value: -1: must be an integer between 0 and 512",
+        'spec.suspend: Invalid value: "yes": must be true or false',
     ]
 
 

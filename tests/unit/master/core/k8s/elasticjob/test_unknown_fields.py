@@ -92,7 +92,7 @@ def test_the_next_master_reads_them_in_the_condition_for_as_long_as_they_stand_i
     status = status_of(asked, {}, [], NOW, (), paths)
     valid = next(each for each in status["conditions"] if each["type"] == "Valid")
     assert (valid["status"], valid["reason"]) == ("True", "UnknownTemplateField")
-    assert valid["message"].startswith(f"{paths[0]}: the API server knows no such field")
+    assert valid["message"].startswith(f"{paths[0]}: unknown field; the API server creates")
     assert unknown_fields.left_by({**asked, "status": status}) == paths
     mended = deepcopy({**asked, "status": status})
     del mended["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["nodeSelectr"]

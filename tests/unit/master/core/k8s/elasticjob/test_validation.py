@@ -49,8 +49,8 @@ def test_what_could_not_be_supervised_is_refused_with_the_path_of_the_field(spec
 def test_all_that_is_wrong_is_told_at_once_and_each_thing_once() -> None:
     wrong = with_template(hostPID=True, containers=["main"], restartPolicy="Sometimes")
     assert problems(wrong) == [
-        f"{TEMPLATE}.spec.restartPolicy: Sometimes is none; it may be OnFailure or Never",
-        f"{TEMPLATE}.spec.containers[0]: it must be an object with name and image",
+        f'{TEMPLATE}.spec.restartPolicy: Unsupported value: "Sometimes": supported values: "OnFailure", "Never"',
+        f'{TEMPLATE}.spec.containers[0]: Invalid value: "main": must be an object with name and image',
     ]
 
 
@@ -58,10 +58,10 @@ def test_an_annotation_that_cannot_be_meant_is_refused_wherever_it_stands() -> N
     wrong = with_template()
     wrong["metadata"]["annotations"] = {"outrider.dev/container": "trainer"}
     (problem,) = problems(wrong)
-    assert problem.startswith(f"{TEMPLATE}.spec.containers: annotation outrider.dev/container names trainer")
+    assert problem.startswith(f'{TEMPLATE}.metadata.annotations[outrider.dev/container]: Unsupported value: "trainer"')
     wrong["metadata"]["annotations"] = {"outrider.dev/max-restarts": "many"}
     (problem,) = problems(wrong)
-    assert problem.startswith(f"{TEMPLATE}.metadata: annotation outrider.dev/max-restarts")
+    assert problem.startswith(f"{TEMPLATE}.metadata.annotations[outrider.dev/max-restarts]: Invalid value")
 
 
 def test_a_job_that_is_well_or_makes_no_pods_has_no_problems() -> None:

@@ -28,12 +28,12 @@ MEETS = [{"name": "MASTER_ADDR", "value": "gpt-0.gpt"}]
 @pytest.mark.parametrize(
     ("container", "why"),
     [
-        ({"env": MEETS}, "its variable MASTER_ADDR says where its world meets"),
-        ({"env": [{"name": "TF_CONFIG", "valueFrom": {"configMapKeyRef": {}}}]}, "its variable TF_CONFIG says"),
+        ({"env": MEETS}, "its variable MASTER_ADDR has the rendezvous address"),
+        ({"env": [{"name": "TF_CONFIG", "valueFrom": {"configMapKeyRef": {}}}]}, "its variable TF_CONFIG has the"),
         ({"env": [{"name": "MASTER_ADDR", "value": "127.0.0.1"}]}, ""),
         ({"env": [{"name": "LR", "value": "gpt-0"}]}, ""),
-        ({"command": ["torchrun", "--rdzv-endpoint=gpt-0:29500", "t.py"]}, "its command says where its world meets"),
-        ({"command": ["sh", "-c"], "args": ["torchrun --master_addr $HEAD t.py"]}, "its command says where its world"),
+        ({"command": ["torchrun", "--rdzv-endpoint=gpt-0:29500", "t.py"]}, "its command has the rendezvous address:"),
+        ({"command": ["sh", "-c"], "args": ["torchrun --master_addr $HEAD t.py"]}, "its command has the rendezvous"),
         ({"command": ["torchrun", "--rdzv-endpoint=localhost:0", "t.py"]}, ""),
         ({"command": ["torchrun", "t.py"]}, ""),
     ],
@@ -47,7 +47,7 @@ def test_a_command_that_knows_where_its_world_meets_may_begin_by_itself(containe
 @pytest.mark.parametrize(
     ("place", "notes", "why"),
     [
-        (replace(MAY, members=1), {}, "it is the one member of its job"),
+        (replace(MAY, members=1), {}, "it is the only member of its job"),
         (replace(MAY, members=1), {"outrider.dev/spares": "1"}, ""),
         (replace(MAY, member="worker-0"), {}, ""),
         (replace(MAY, is_untrained=False), {}, ""),
@@ -65,7 +65,7 @@ def test_a_pod_that_may_begin_by_itself_is_told_when_and_says_so() -> None:
     assert values(sidecar(found))["OUTRIDER_ALONE_AFTER"] == "600"
     assert values(trainer(found))["OUTRIDER_PATIENCE"] == "600"
     said = " ".join(inject(pod, MAY, POLICY).explanation)
-    assert "where its sidecar reaches no master in 600 s it runs as without us: its variable MASTER_ADDR" in said
+    assert "the pod has the role worker in job research/gpt, with no rank index: it is a spare until" in said
     waits = injected(pod_of(), MAY)
     assert "outrider.dev/alone-after" not in waits["metadata"]["annotations"]
     assert "OUTRIDER_ALONE_AFTER" not in values(sidecar(waits))

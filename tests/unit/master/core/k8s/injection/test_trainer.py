@@ -31,10 +31,10 @@ def two(**annotations: str) -> Document:
     [
         (two(), "", "logs", "the trainer is the container logs: it is the first container"),
         (two(default_container="main"), "", "main",
-         "the trainer is the container main: annotation kubectl.kubernetes.io/default-container names it"),
+         "the trainer is the container main: the annotation kubectl.kubernetes.io/default-container names it"),
         (two(default_container="nobody"), "", "logs", "the trainer is the container logs: it is the first container"),
         (two(default_container="logs", container="main"), "main", "main",
-         "the trainer is the container main: annotation outrider.dev/container names it"),
+         "the trainer is the container main: the annotation outrider.dev/container names it"),
     ],
 )  # fmt: skip
 def test_which_container_is_the_trainer(pod: Document, container: str, chosen: str, why: str) -> None:
@@ -50,7 +50,7 @@ def test_the_training_operators_trainer_has_the_name_that_it_gives_it() -> None:
     found = inject(pod, replace(PLACE, of_operator=True), POLICY)
     assert trainer_name(found.pod) == "pytorch"
     assert (
-        "the trainer is the container pytorch: the training operator runs a job in the container of this name"
+        "the trainer is the container pytorch: the training operator runs the job in the container with this name"
     ) in found.explanation
     assert trainer_name(injected(pod)) == "metrics"
     assert trainer_name(injected(two(default_container="main"), replace(PLACE, of_operator=True))) == "main"
@@ -112,9 +112,8 @@ def test_the_proxy_of_a_service_mesh_is_never_taken_for_the_trainer(proxy: str) 
     found = inject(pod, PLACE, POLICY)
     assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "main"
     assert found.pod["spec"]["containers"][0]["command"] == ["/proxy"]
-    assert f"the trainer is the container main: it is the first container that is no service mesh's, as {proxy} is" in (
-        found.explanation
-    )
+    why = f"it is the first container after the service mesh's {proxy}"
+    assert f"the trainer is the container main: {why}" in found.explanation
     assert not doubts(found)
 
 
@@ -124,8 +123,8 @@ def test_a_first_container_that_runs_no_python_beside_one_that_does_is_warned_of
     assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "log", "the first one, as it is documented"
     (warning,) = doubts(found)
     assert warning == (
-        "the container log is taken for the trainer, because it is the first, and its command runs no Python; if main "
-        "is the trainer, put it first or set the annotation outrider.dev/container: main"
+        "the container log counts as the trainer because it is the first, but its command does not run Python; if "
+        "main is the trainer, put it first or set the annotation outrider.dev/container: main"
     )
     assert warning in found.explanation
 
@@ -155,29 +154,29 @@ COMMANDS: list[tuple[str | list[str], str]] = [
     ("python -Wignore -m my.trainer", "fork: the container's command is the module my.trainer"),
     ("python -um my.trainer", "fork: the container's command is the module my.trainer"),
     ("python -c pass", "relaunch: Python gets its program as text, not as a script"),
-    ("python -", "relaunch: Python is given its program as text"),
-    ("python", "relaunch: Python is given its program as text"),
-    ("python -I train.py", "relaunch: Python is called with -I"),
-    ("python -sS train.py", "relaunch: Python is called with -S"),
-    ("torchrun --nproc-per-node 2 train.py", "fork: torchrun is taken over"),
-    ("python /usr/bin/torchrun train.py", "fork: torchrun is taken over"),
-    ("python -m torch.distributed.launch train.py", "fork: torchrun is taken over"),
+    ("python -", "relaunch: Python gets its program as text, not as a script"),
+    ("python", "relaunch: Python gets its program as text, not as a script"),
+    ("python -I train.py", "relaunch: Python runs with -I, so the hooks cannot be loaded"),
+    ("python -sS train.py", "relaunch: Python runs with -S, so the hooks cannot be loaded"),
+    ("torchrun --nproc-per-node 2 train.py", "fork: Outrider replaces torchrun, and its script becomes the template"),
+    ("python /usr/bin/torchrun train.py", "fork: Outrider replaces torchrun, and its script becomes the template"),
+    ("python -m torch.distributed.launch train.py", "fork: Outrider replaces torchrun, and its script becomes the"),
     ("accelerate launch train.py", "fork: accelerate launch"),
     ("python -m accelerate.commands.launch train.py", "fork: accelerate launch"),
     ("python /usr/bin/accelerate launch train.py", "fork: accelerate launch"),
     ("python /usr/bin/deepspeed train.py", "relaunch: deepspeed starts its ranks"),
     ("python -m deepspeed.launcher.runner train.py", "relaunch: deepspeed starts its ranks"),
-    ("accelerate test", "relaunch: accelerate test is no training"),
+    ("accelerate test", "relaunch: accelerate test does not train, so it is restarted for each generation"),
     ("deepspeed train.py", "relaunch: deepspeed starts its ranks"),
     ("mpirun -np 2 python train.py", "relaunch: mpirun starts its ranks"),
     ("numactl -N 0 python a.py", "fork: the container's command is the script a.py, which becomes the template ("),
-    ("tini -- ./train", "relaunch: tini runs no Python"),
-    ("./train", "fork if ./train proves to be a Python script"),
-    ("bash run.sh", "fork if the script that bash runs starts a Python trainer"),
+    ("tini -- ./train", "relaunch: tini shows no Python command, so it is restarted for each generation"),
+    ("./train", "fork if the first line of ./train shows a Python script; else relaunch, restarted for"),
+    ("bash run.sh", "fork if the script of bash starts a Python trainer; else relaunch, restarted for each"),
     (["sh", "-c", "cd /work && python train.py"], "fork if a Python script inside sh -c uses a library"),
     (["bash", "-lc", "# torchrun\nsleep 1"], "relaunch: bash -c names no Python trainer"),
-    (["bash", "-ec", "deepspeed train.py"], "relaunch: bash -c uses deepspeed"),
-    (["bash", "-c", "exec python -m torch.distributed.run t.py"], "fork: torchrun inside bash -c"),
+    (["bash", "-ec", "deepspeed train.py"], "relaunch: deepspeed inside bash -c starts its ranks itself, so it is"),
+    (["bash", "-c", "exec python -m torch.distributed.run t.py"], "fork: Outrider replaces torchrun inside bash -c,"),
 ]  # fmt: skip
 
 
@@ -205,4 +204,6 @@ def test_a_named_script_is_the_one_inside_a_shell() -> None:
 
 
 def test_of_an_image_only_the_image_knows() -> None:
-    assert mode_of(main(args=["train.py"]), PLACE).startswith("fork where the image's entrypoint is a Python trainer")
+    assert mode_of(main(args=["train.py"]), PLACE).startswith(
+        "fork if the image's entrypoint is a Python trainer, which cannot be seen here; else none:"
+    )

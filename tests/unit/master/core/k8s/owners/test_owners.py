@@ -95,8 +95,9 @@ def test_an_elasticjobs_own_pod_says_all_by_its_labels() -> None:
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Deployment", "DaemonSet", "ReplicationController"])
 def test_pods_of_an_owner_that_is_not_counted_say_how_many_they_are_or_are_no_members(kind: str) -> None:
     lone = pod((kind, "web"))
-    assert uncounted(lone).startswith(f"metadata.ownerReferences: it is a {kind}'s, and how many pods that wants")
-    assert "annotation outrider.dev/max" in uncounted(lone)
+    assert uncounted(lone).startswith(
+        f"metadata.annotations[outrider.dev/max]: Required value: the number of pods of a {kind}"
+    )
     assert uncounted({"metadata": {**lone["metadata"], "annotations": {"outrider.dev/max": "2"}}}) == ""
 
 
@@ -168,24 +169,42 @@ def test_what_annotations_ask_for() -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        (noted(min="two"), "annotation outrider.dev/min: 'two' must be a whole number from 1 to 32768"),
-        (noted(min="0"), "annotation outrider.dev/min: '0' must be a whole number from 1 to 32768"),
-        (noted(max="1.5"), "annotation outrider.dev/max: '1.5' must be a whole number from 1 to 32768"),
-        (noted(min="5", max="4"), "annotation outrider.dev/min: 5 is more than the 4 of annotation outrider.dev/max"),
-        (noted(nproc_per_node="auto"), "annotation outrider.dev/nproc-per-node: 'auto' must be a whole number from 1"),
-        (noted(nproc_per_node=""), "annotation outrider.dev/nproc-per-node: '' must be a whole number from 1 to 1024"),
-        (noted(spares="-1"), "annotation outrider.dev/spares: '-1' must be a whole number from 0"),
-        (noted(max_restarts="٣"), "annotation outrider.dev/max-restarts: '٣' must be a whole number from 0"),
-        (noted(node_check="maybe"), "annotation outrider.dev/node-check: 'maybe' must be \"true\" or \"false\""),
-        (noted(elastic_data="2"), "annotation outrider.dev/elastic-data: '2' must be \"true\" or \"false\""),
-        (noted(atomic_save="please"), 'annotation outrider.dev/atomic-save: \'please\' must be "true", "false" or'),
-        (noted(save_signal="SIGSTOP"), 'annotation outrider.dev/save-signal: Unsupported value: "SIGSTOP" (no'),
-        (noted(per_rank="2"), "annotation outrider.dev/per-rank: '2' must be \"true\" or \"false\""),
-        (noted(job="My Job"), "annotation outrider.dev/job: 'My Job' cannot be a job's name"),
-        (pod(("Foo", "x" * 64)), "the name of the pod's owner, a Foo: "),
-        (pod(name="Gpt"), "the pod's name: 'Gpt' cannot be a job's name: it may have up to 63 lower-case letters"),
-        (pod(labels={"job-name": "a_b"}), "label job-name: 'a_b' cannot be"),
-        (pod(labels={"outrider.dev/rank-index": "first"}), "label outrider.dev/rank-index: 'first' must be a whole"),
+        (noted(min="two"),
+         'metadata.annotations[outrider.dev/min]: Invalid value: "two": must be an integer between 1 and 32768'),
+        (noted(min="0"),
+         'metadata.annotations[outrider.dev/min]: Invalid value: "0": must be an integer between 1 and 32768'),
+        (noted(max="1.5"),
+         'metadata.annotations[outrider.dev/max]: Invalid value: "1.5": must be an integer between 1 and 32768'),
+        (noted(min="5", max="4"),
+         "metadata.annotations[outrider.dev/min]: Invalid value: 5: must be at most 4, the value of outrider.dev/max"),
+        (noted(nproc_per_node="auto"),
+         'metadata.annotations[outrider.dev/nproc-per-node]: Invalid value: "auto": must be an integer between 1'),
+        (noted(nproc_per_node=""),
+         'metadata.annotations[outrider.dev/nproc-per-node]: Invalid value: "": must be an integer between 1 and 1024'),
+        (noted(spares="-1"),
+         'metadata.annotations[outrider.dev/spares]: Invalid value: "-1": must be an integer between 0 and 32768'),
+        (noted(max_restarts="٣"),
+         'metadata.annotations[outrider.dev/max-restarts]: Invalid value: "٣": must be an integer between 0 and'),
+        (noted(node_check="maybe"),
+         'metadata.annotations[outrider.dev/node-check]: Unsupported value: "maybe": supported values: "true",'),
+        (noted(elastic_data="2"),
+         'metadata.annotations[outrider.dev/elastic-data]: Unsupported value: "2": supported values: "true", "false"'),
+        (noted(atomic_save="please"),
+         'metadata.annotations[outrider.dev/atomic-save]: Unsupported value: "please": supported values: "true",'),
+        (noted(save_signal="SIGSTOP"),
+         'metadata.annotations[outrider.dev/save-signal]: Unsupported value: "SIGSTOP": supported values: "SIGUSR1", '),
+        (noted(per_rank="2"),
+         'metadata.annotations[outrider.dev/per-rank]: Unsupported value: "2": supported values: "true", "false"'),
+        (noted(job="My Job"),
+         'metadata.annotations[outrider.dev/job]: Invalid value: "My Job": must have up to 63 lower-case letters'),
+        (pod(("Foo", "x" * 64)),
+         'metadata.ownerReferences[Foo].name: Invalid value: "xxx'),
+        (pod(name="Gpt"),
+         'metadata.name: Invalid value: "Gpt": must have up to 63 lower-case letters'),
+        (pod(labels={"job-name": "a_b"}),
+         'metadata.labels[job-name]: Invalid value: "a_b": must have'),
+        (pod(labels={"outrider.dev/rank-index": "first"}),
+         'metadata.labels[outrider.dev/rank-index]: Invalid value: "first": must be an integer'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_said(of: Document, said: str) -> None:
@@ -249,9 +268,9 @@ def test_plain_pods_of_one_job_are_counted_by_annotation() -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        (noted(min="5"), "outrider.dev/min: 5 is more than the 4 pods of StatefulSet gpt; it may be from 1 to 4"),
-        (noted(max="3"), "outrider.dev/max: 3 is less than the 4 pods of StatefulSet gpt; it may be 4 or more"),
-        (noted(min="few"), "annotation outrider.dev/min: 'few' must be a whole number"),
+        (noted(min="5"), "must be between 1 and 4, the number of pods of StatefulSet gpt"),
+        (noted(max="3"), "must be at least 4, the number of pods of StatefulSet gpt"),
+        (noted(min="few"), "must be an integer between 1 and 32768"),
     ],
 )  # fmt: skip
 def test_a_size_that_cannot_be_had_is_said(of: Document, said: str) -> None:

@@ -44,10 +44,13 @@ def test_five_pods_are_asked_for_where_the_kind_says_how_many(given: Document, p
     ("given", "why"),
     [
         (owner("Job", parallelism=2, completions=2), "has 2 completions, which cannot be changed"),
-        (owner("Job", parallelism=2, completions=9, completionMode="Indexed"), "Job train has 9 completions, which cannot be changed; only a Job without completions, or"),
-        (owner("JobSet"), "the pods of JobSet train cannot be made more or fewer"),
-        (owner("Pod"), "the pods of Pod train cannot"),
-        (pytorch(6, 2), "has 6 pods that are no workers, and one worker is the least"),
+        (
+            owner("Job", parallelism=2, completions=9, completionMode="Indexed"),
+            "whose completions equal its parallelism",
+        ),
+        (owner("JobSet"), "JobSet train cannot be scaled while it runs"),
+        (owner("Pod"), "Pod train cannot be scaled while it runs"),
+        (pytorch(6, 2), "PyTorchJob train has 6 pods of other roles and needs at least one worker"),
         (owner("MPIJob", mpiReplicaSpecs={"Launcher": {"replicas": 1}}), "has no workers"),
     ],
 )
@@ -74,7 +77,7 @@ def test_an_elastic_job_that_follows_its_owner_moves_its_bounds_only_where_it_mu
 @pytest.mark.parametrize("kind", ["Pod", "JobSet"])
 def test_a_size_that_cannot_be_had_is_refused_with_its_field(kind: str) -> None:
     said = owners_resize.refusal(adopting(kind, 3), None, 2)
-    assert said.startswith("spec.replicaSpecs.worker.replicas: Forbidden: Pod train cannot be scaled while it runs")
+    assert said.startswith(f"spec.replicaSpecs.worker.replicas: Forbidden: {kind} train cannot be scaled")
 
 
 def test_a_size_that_can_be_had_is_not_refused() -> None:
@@ -99,5 +102,7 @@ def test_only_the_very_owner_of_an_elastic_job_is_resized() -> None:
 def test_an_owner_is_not_followed_beyond_what_an_installation_allows() -> None:
     job = adopting("StatefulSet", 3)
     owners_resize.check(job, 8, Limits(members=8))
-    with pytest.raises(CannotResize, match="StatefulSet train wants 9 pods, and a job may have 8 members here"):
+    with pytest.raises(
+        CannotResize, match="StatefulSet train has 9 replicas, but a job in this installation may have at most 8"
+    ):
         owners_resize.check(job, 9, Limits(members=8))

@@ -25,11 +25,26 @@ def test_a_directory_on_a_claim_will_do() -> None:
     ("directory", "volumes", "container", "word"),
     [
         ("moves", [CLAIM], trainer(("data", "/data")), "must be an absolute path"),
-        ("/database", [CLAIM], trainer(("data", "/data")), "lies on no volume"),
-        ("/data/x", [{"name": "data", "emptyDir": {}}], trainer(("data", "/data")), "emptyDir, which ends with its"),
+        (
+            "/database",
+            [CLAIM],
+            trainer(("data", "/data")),
+            "must be on a persistent volume that is mounted into the trainer; it is on no volume",
+        ),
+        (
+            "/data/x",
+            [{"name": "data", "emptyDir": {}}],
+            trainer(("data", "/data")),
+            "must be on a persistent volume that is mounted into the trainer; volume data (emptyDir)",
+        ),
         ("/data/x", [{"name": "data", "configMap": {}}], trainer(("data", "/data")), "configMap"),
         ("/data/x", [CLAIM], trainer(("data", "/data"), readOnly=True), "mounted read-only"),
-        ("/data/x", [], {"name": "t"}, "lies on no volume"),
+        (
+            "/data/x",
+            [],
+            {"name": "t"},
+            "must be on a persistent volume that is mounted into the trainer; it is on no volume",
+        ),
         (
             "/data/tmp/x",
             [CLAIM, {"name": "s", "emptyDir": {}}],

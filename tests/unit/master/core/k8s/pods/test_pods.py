@@ -29,18 +29,18 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
      "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled", None),
     ("image_name", "pending", "InvalidImageName in main: Failed to apply default image tag ...", None),
     ("config_error", "pending", 'CreateContainerConfigError in main: configmap "none" not found', None),
-    ("init_loop", "pending", "the container outrider-hooks ended with exit code 7; that was time 5", None),
+    ("init_loop", "pending", "the container outrider-hooks ended with exit code 7 (time 5)", None),
     ("init_failed", "failed", "the init container outrider-hooks ended", 7),
     ("running", "running", "", None),
     ("trainer_just_failed_on_failure", "running",
-     "RestartedTrainer: its container ended with exit code 1; that was time 2", None),
-    ("trainer_crash_loop", "running", "RestartedTrainer: its container ended with exit code 1; that was time 2", None),
-    ("trainer_crash_loop_at_last", "failed", "the trainer's container ended; that was time 5", 1),
+     "RestartedTrainer: its container ended with exit code 1 (time 2)", None),
+    ("trainer_crash_loop", "running", "RestartedTrainer: its container ended with exit code 1 (time 2)", None),
+    ("trainer_crash_loop_at_last", "failed", "the trainer's container ended (time 5)", 1),
     ("bad_command_on_failure", "running",
      "RestartedTrainer: its container ended with exit code 128 (StartError): failed to create containerd task: ...",
      None),
     ("bad_command", "failed", "the trainer's container ended (StartError): failed to create containerd task: ...", 128),
-    ("trainer_always", "running", "RestartedTrainer: its container ended with exit code 0; that was time 5", None),
+    ("trainer_always", "running", "RestartedTrainer: its container ended with exit code 0 (time 5)", None),
     ("trainer_done", "succeeded", "the trainer's container ended", 0),
     ("trainer_done_on_failure", "succeeded", "the trainer's container ended", 0),
     ("trainer_done_sidecar_failed", "succeeded", "the trainer's container ended", 0),
@@ -48,19 +48,19 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("trainer_failed", "failed", "the trainer's container ended", 3),
     ("all_failed", "failed", "the trainer's container ended", 4),
     ("out_of_memory", "failed", "the trainer's container ended (OOMKilled)", 137),
-    ("out_of_memory_loop", "failed", "the trainer's container ended (OOMKilled); that was time 5", 137),
+    ("out_of_memory_loop", "failed", "the trainer's container ended (OOMKilled) (time 5)", 137),
     ("sidecar_down", "running",
-     "RestartedSidecar: its container ended with exit code 9; that was the first time", None),
-    ("sidecar_loop", "running", "RestartedSidecar: its container ended with exit code 1; that was time 5", None),
+     "RestartedSidecar: its container ended with exit code 9 (the first time)", None),
+    ("sidecar_loop", "running", "RestartedSidecar: its container ended with exit code 1 (time 5)", None),
     ("sidecar_back", "running", "", None),
     ("sidecar_ended", "running",
-     "SidecarExited: its container ended with exit code 1, and is not started again", None),
+     "SidecarExited: its container ended with exit code 1 and is not restarted", None),
     ("evicted_for_its_volume", "failed", 'Evicted: Usage of EmptyDir volume "v" exceeds the limit "1Mi"', None),
     ("deadline", "failed",
      "DeadlineExceeded: Pod was active on the node longer than the specified deadline", None),
     ("out_of_cpu", "failed", "OutOfcpu: Pod Node didn't have enough resource: ...", None),
-    ("terminating", "terminating", "it was deleted with 60 s of grace", None),
-    ("terminating_trainer_ended", "terminating", "it was deleted with 60 s of grace", 143),
+    ("terminating", "terminating", "it was deleted with a grace period of 60 s", None),
+    ("terminating_trainer_ended", "terminating", "it was deleted with a grace period of 60 s", 143),
 ]  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_an_image_without_a_shell_is_named_as_such(name: str, message: str, is_n
     (trainer,) = (each for each in pod["status"]["containerStatuses"] if each["name"] == "main")
     (trainer["state"].get("terminated") or trainer["lastState"]["terminated"])["message"] = message
     _phase, reason, _code = standing(pod)
-    assert ("the image has no /bin/sh, which outrider-launch needs: take an image with a shell" in reason) is is_named
+    assert ("the image has no /bin/sh, which outrider-launch needs: use an image with a shell" in reason) is is_named
     assert (message.rstrip(".") in reason) is not is_named
 
 
@@ -275,9 +275,9 @@ def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> Non
     for pod in (ended, trains):
         pod["metadata"] |= deleted
     assert (observe.is_gone(ended), observe.is_gone(trains)) == (True, False)
-    assert standing(ended)[1] == "it was deleted with 30 s of grace, and is held by x/keep"
+    assert standing(ended)[1] == "it was deleted with a grace period of 30 s; finalizers keep it: x/keep"
     ended["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
-    assert standing(ended)[1] == "it was deleted with 30 s of grace", "every pod of a Job has that one"
+    assert standing(ended)[1] == "it was deleted with a grace period of 30 s", "every pod of a Job has that one"
     assert not observe.is_gone(disrupted("EvictionByEvictionAPI")), "it is told to go, and trains"
     assert observe.is_gone(taken(message="The node was low on resource: memory."))
 
@@ -372,12 +372,12 @@ def test_a_pod_of_a_lost_node_still_counts_as_running() -> None:
     pod["status"] |= {"reason": "NodeLost", "message": message}
     assert standing(pod) == ("running", f"NodeLost: {message}", None)
     pod["metadata"] |= {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 30}
-    assert standing(pod) == ("terminating", f"it was deleted with 30 s of grace: NodeLost: {message}", None)
+    assert standing(pod) == ("terminating", f"it was deleted with a grace period of 30 s: NodeLost: {message}", None)
 
 
 def test_a_pod_that_must_make_room_says_for_whom() -> None:
     when = {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 5}
-    expected = "it was deleted with 5 s of grace: PreemptionByScheduler: a pod of higher priority"
+    expected = "it was deleted with a grace period of 5 s: PreemptionByScheduler: a pod of higher priority"
     assert standing(disrupted("PreemptionByScheduler", **when)) == ("terminating", expected, None)
 
 

@@ -52,11 +52,11 @@ def test_a_container_that_is_out_of_memory_as_a_whole_gets_more_each_time() -> N
 @pytest.mark.parametrize(
     ("version", "name", "member", "why"),
     [
-        (NATIVE, "pod-deleted-grace-30", "deleted-worker-1", "worker-1 has to leave (it was deleted with a grace period of 30 s) and has 30 s; a"),
+        (NATIVE, "pod-deleted-grace-30", "deleted-worker-1", "it was deleted with a grace period of 30 s"),
         (NATIVE, "pod-evicted", "evicted-worker-1", "EvictionByEvictionAPI"),
         (NATIVE, "node-drained", "drained-worker-1", "EvictionByEvictionAPI"),
         (ORDINARY, "pod-deleted-grace-30", "deleted-worker-1", "SIGTERM"),
-        (ORDINARY, "pod-evicted", "evicted-worker-1", "it was deleted with 30 s of grace"),
+        (ORDINARY, "pod-evicted", "evicted-worker-1", "it was deleted with a grace period of 30 s"),
     ],
 )
 def test_a_pod_that_has_to_go_is_replaced_while_it_trains_and_that_costs_nothing(

@@ -43,7 +43,7 @@ def test_one_that_is_there_without_its_label_may_run_on() -> None:
     told = read(unlabelled())
     assert told is not None
     assert told.may_run_on
-    assert told.reason == "its label outrider.dev/job was taken away"
+    assert told.reason == "its label outrider.dev/job was removed"
 
 
 def labelled(job: str) -> Document:
@@ -56,7 +56,7 @@ def test_one_that_has_the_label_of_another_job_may_run_on_too() -> None:
     told = read(labelled("another"))
     assert told is not None
     assert told.may_run_on
-    assert told.reason == "its label outrider.dev/job says another now"
+    assert told.reason == "its label outrider.dev/job is another now"
 
 
 def test_a_pod_belongs_to_the_job_that_it_was_made_for_as_long_as_its_label_says_so() -> None:

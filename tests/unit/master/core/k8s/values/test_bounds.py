@@ -53,7 +53,7 @@ def test_one_that_is_too_large_is_refused_with_the_field_and_nothing_else_of_it_
 ) -> None:
     (said,) = validation.problems(with_template(x=value))
     assert said.startswith(f"spec.replicaSpecs.worker.template.spec.{path}")
-    assert f"with it the document has more than {most}, and so it is not read" in said
+    assert f"with this field the document exceeds {most} and is not read" in said
 
 
 def test_a_list_that_is_too_long_is_not_gone_through() -> None:

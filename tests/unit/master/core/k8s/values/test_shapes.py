@@ -34,18 +34,22 @@ def test_a_document_says_whose_it_is() -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "metadata: nothing must be an object with name and uid"),
-        (pod(metadata="gpt-0"), "metadata: gpt-0 must be an object with name and uid"),
-        (pod(metadata={"uid": "u"}), "metadata.name: nothing must be text"),
-        (pod(metadata={"name": "gpt-0", "uid": 7}), "metadata.uid: 7 must be text"),
-        (pod(metadata={"name": "p", "labels": ["a"]}), "metadata.labels: ['a'] must be an object"),
-        (pod(metadata={"name": "p", "annotations": {"a.b/c": 1}}), "metadata.annotations[a.b/c]: 1 must be text"),
-        (pod(spec={"containers": {"main": {}}}), "spec.containers: {'main': {}} must be a list"),
-        (pod(spec={"containers": [{"name": "main"}, None]}), "spec.containers[1]: nothing must be an object"),
-        (pod(metadata={"name": "p", "finalizers": [None]}), "metadata.finalizers[0]: nothing must be text"),
+        ([], "metadata: Invalid value: null: must be an object with name and uid"),
+        (pod(metadata="gpt-0"), 'metadata: Invalid value: "gpt-0": must be an object with name and uid'),
+        (pod(metadata={"uid": "u"}), "metadata.name: Invalid value: null: must be a string"),
+        (pod(metadata={"name": "gpt-0", "uid": 7}), "metadata.uid: Invalid value: 7: must be a string"),
+        (pod(metadata={"name": "p", "labels": ["a"]}), 'metadata.labels: Invalid value: ["a"]: must be an object'),
+        (pod(metadata={"name": "p", "annotations": {"a.b/c": 1}}),
+         "metadata.annotations[a.b/c]: Invalid value: 1: must be a string"),
+        (pod(spec={"containers": {"main": {}}}), 'spec.containers: Invalid value: {"main": {}}: must be a list'),
+        (pod(spec={"containers": [{"name": "main"}, None]}),
+         "spec.containers[1]: Invalid value: null: must be an object"),
+        (pod(metadata={"name": "p", "finalizers": [None]}),
+         "metadata.finalizers[0]: Invalid value: null: must be a string"),
         (pod(status={"containerStatuses": [{"restartCount": True}]}),
-         "status.containerStatuses[0].restartCount: True must be a whole number"),
-        (pod(spec=nested(101)), "spec[0][0][0][0][0][0][0]: what stands here must be nested at most 100 deep"),
+         "status.containerStatuses[0].restartCount: Invalid value: true: must be an integer"),
+        (pod(spec=nested(101)), 'spec[0][0][0][0][0][0][0]: Invalid value: "list": must be nested at most 100 levels '
+                                'deep'),
     ],
 )  # fmt: skip
 def test_the_first_field_of_another_shape_is_named(document: object, said: str) -> None:
