@@ -93,7 +93,7 @@ def parsing(parse: Parse, absent: Any = None) -> Callable[[click.Context, click.
         try:
             return absent if value is None else parse(value)
         except ValueError as wrong:
-            raise click.BadParameter(str(wrong)) from None
+            raise click.BadParameter(str(wrong).removeprefix("Invalid value: ")) from None
 
     return callback
 

@@ -92,7 +92,7 @@ def test_training_goes_on_where_a_node_is_not_ready_and_a_pod_that_cannot_go_the
     assert same == restart
 
     job.kubectl("delete", "pod", pod, "--grace-period=10", "--wait=false")
-    job.event("MemberDraining", "worker-1", "10 s of grace")
+    job.event("MemberDraining", "worker-1", "a grace period of 10 s")
     _, new = job.training(4, after=restart)
     assert members(new) == [job.pod(f"worker-{i}") for i in (0, 0, 2, 2)]
     job.event("PodForceDeleted", "worker-1", node)

@@ -22,11 +22,11 @@ WRONG = {
     ),
     "a pattern that cannot be read": (
         {"recovery": {"rules": [{"logPattern": "Xid (", "action": "fail"}]}, "replicaSpecs": {"worker": WORKER}},
-        ("spec.recovery.rules[0].logPattern: Xid ( is no regular expression: missing )",),
+        ('spec.recovery.rules[0].logPattern: Invalid value: "Xid (": must be a regular expression: missing )',),
     ),
     "a directory that ends with its pod": (
         {"migrationDir": "/tmp/moves", "replicaSpecs": {"worker": WORKER}},
-        ("/tmp/moves lies on no volume: a planned move needs a directory on a persistent volume of yours",),
+        ('"/tmp/moves": must be on a persistent volume that is mounted into the trainer; it is on no volume',),
     ),
 }
 

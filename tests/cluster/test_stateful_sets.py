@@ -36,11 +36,11 @@ def its_ordinals_are_the_rank_indexes(job: Pods) -> None:
 
 
 def a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(job: Pods) -> None:
-    is_taken_out_for_a_while(job, "-", "was taken away")
+    is_taken_out_for_a_while(job, "-", "was removed")
 
 
 def a_pod_whose_label_is_changed_trains_no_more_and_comes_back_with_it(job: Pods) -> None:
-    is_taken_out_for_a_while(job, "=another", "says another now")
+    is_taken_out_for_a_while(job, "=another", "is another now")
 
 
 def is_taken_out_for_a_while(job: Pods, label: str, became: str) -> None:

@@ -47,7 +47,7 @@ async def test_a_misspelt_field_of_a_template_is_reported_once_by_its_path_and_t
         async with served(server, api, tmp_path) as master:
             await server.until(lambda: server.all("/pods/good-worker-"), lambda: server.documents[path]["status"])
             assert (valid(server, path)["status"], valid(server, path)["reason"]) == ("True", "UnknownTemplateField")
-            assert valid(server, path)["message"].startswith(f"{COMAND}: the API server knows no such field")
+            assert valid(server, path)["message"].startswith(f"{COMAND}: unknown field")
             server.edit(path, spec={"replicaSpecs": {"worker": worker(replicas=1)}})
             await server.until(lambda: valid(server, path)["message"] == "", lambda: valid(server, path))
             master.assert_lives()

@@ -78,7 +78,9 @@ async def test_a_pod_of_a_deployment_is_not_changed_if_no_annotation_has_the_siz
     async with unwell() as (_, api):
         new, (warning,) = await injected(api, pod, "research", POLICY)
         assert new is None
-        assert warning.startswith("outrider: metadata.ownerReferences: it is a ReplicaSet's, and how many pods")
+        assert warning.startswith(
+            "outrider: metadata.annotations[outrider.dev/max]: Required value: the number of pods of a ReplicaSet"
+        )
         assert (await injected(api, counted, "research", POLICY))[0] is not None
 
 
@@ -99,13 +101,13 @@ async def test_a_pod_that_asks_for_nothing_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"hostPID": True}, "spec.hostPID: it is true"),
-        ({"os": {"name": "windows"}}, "spec.os.name: it is a Windows pod"),
+        ({"hostPID": True}, "spec.hostPID: Invalid value: true"),
+        ({"os": {"name": "windows"}}, "spec.os.name: Forbidden: it makes this a Windows pod"),
         (
             {"initContainers": [{"name": "outrider-hooks", "image": "mine"}]},
-            "spec.initContainers[0].name: it has a container outrider-hooks",
+            "spec.initContainers[0].name: Forbidden: outrider-hooks is the name",
         ),
-        ({"containers": None}, "spec.containers: there is none"),
+        ({"containers": None}, "spec.containers: Required value"),
     ],
 )
 async def test_a_pod_that_cannot_be_supervised_is_let_through_with_the_reason(spec: Document, why: str) -> None:

@@ -243,7 +243,7 @@ async def test_a_pod_that_is_too_large_is_made_as_it_is() -> None:
         answer = await asked.decide("/mutate-pods", review(pod))
     assert answer["allowed"]
     assert "patch" not in answer
-    assert "spec.containers[0].args[0]: with it the document has more than 256 KiB" in answer["warnings"][0]
+    assert "spec.containers[0].args[0]: Too long: with this field the document exceeds 256 KiB" in answer["warnings"][0]
 
 
 async def test_a_wrong_job_may_go() -> None:

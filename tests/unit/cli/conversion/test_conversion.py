@@ -64,8 +64,8 @@ def test_a_job_of_kubedl_keeps_its_master_its_policy_and_its_restarts() -> None:
     spec = spec_of(in_our_words(made))
     assert (spec.min_members, spec.max_members, spec.has_master, spec.scaling) == (2, 4, True, "throughput")
     assert notes == [
-        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: not needed: the master tells the ranks where to meet, so there "
-        "is no etcd to run."
+        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: ignored: the master gives the ranks their rendezvous address, so "
+        "no etcd is needed."
     ]
 
 
@@ -96,7 +96,7 @@ def test_a_job_of_kubeflow_with_its_run_policy() -> None:
     assert "maxRestarts" not in spec, "the elasticPolicy says it"
     assert {each["template"]["spec"]["priorityClassName"] for each in spec["replicaSpecs"].values()} == {"high"}
     assert problems(made) == []
-    assert any(note.startswith("spec.elasticPolicy.metrics: not followed") for note in notes)
+    assert any(note.startswith("spec.elasticPolicy.metrics: ignored") for note in notes)
     for field in ("spec.runPolicy.managedBy", "spec.runPolicy.schedulingPolicy.queue", "spec.runPolicy.backoffLimit"):
         assert any(note.startswith(f"{field}: left out: ") for note in notes), field
 
