@@ -128,7 +128,7 @@ async def test_a_pod_without_an_owner_is_its_own_job_and_one_without_a_name_is_a
             api, {**plain, "metadata": {**plain["metadata"], "name": "x" * 64}}, "research", POLICY
         )
     assert new is None
-    assert "cannot be a job's name" in warnings[0]
+    assert "to be a job's name" in warnings[0]
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])

@@ -64,8 +64,8 @@ def test_a_job_of_kubedl_keeps_its_master_its_policy_and_its_restarts() -> None:
     spec = spec_of(in_our_words(made))
     assert (spec.min_members, spec.max_members, spec.has_master, spec.scaling) == (2, 4, True, "throughput")
     assert notes == [
-        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: ignored: the master gives the ranks their rendezvous address, so "
-        "no etcd is needed."
+        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: ignored: the master gives the ranks their rendezvous address, "
+        "so no etcd is needed."
     ]
 
 
