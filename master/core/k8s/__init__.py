@@ -1,1 +1,1 @@
-"""PURE. What Kubernetes says and is told, as documents: no client, no clock, no decision about faults."""
+"""PURE. Kubernetes documents in both directions: no client, no clock, no decision about faults."""

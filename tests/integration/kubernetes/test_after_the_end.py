@@ -149,7 +149,7 @@ async def test_a_job_restarts_with_pods_of_another_revision(tmp_path: Path) -> N
                 assert not {"exitCode", "lastFault"} & set(begun)
                 assert not [each for each in begun["conditions"] if each["type"] == "Failed"]
                 told_of = await server.until(lambda: events(server, "JobRestarted"))
-                assert "the template of StatefulSet train is another one" in told_of[0]["message"]
+                assert "the template of StatefulSet train has changed" in told_of[0]["message"]
             world.assert_lives()
 
 

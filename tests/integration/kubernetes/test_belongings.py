@@ -241,7 +241,7 @@ async def test_the_elastic_job_follows_in_its_own_spec() -> None:
 
 async def test_an_owner_that_wants_more_than_a_job_may_have_is_not_followed() -> None:
     async with owned(job("StatefulSet")) as (server, of_job, _):
-        with pytest.raises(CannotResize, match="StatefulSet train wants 1000000 pods, and a job may have 4096 members"):
+        with pytest.raises(CannotResize, match="StatefulSet train has 1000000 replicas"):
             await of_job.follow(FollowOwner(1_000_000, Generation(1, 1), "Its owner wants it."))
         assert server.asked == []
 
