@@ -106,7 +106,7 @@ async def test_an_annotation_that_cannot_be_meant_is_a_refusal_that_names_it() -
         await platform.create(ACTION)
     (refused,) = told
     assert isinstance(refused, CreateRejected)
-    assert refused.reason.startswith(f"annotation {MAX_RESTARTS}")
+    assert refused.reason.startswith(f"metadata.annotations[{MAX_RESTARTS}]: Invalid value")
 
 
 async def test_a_request_that_the_server_could_not_serve_is_a_failure_that_may_pass() -> None:

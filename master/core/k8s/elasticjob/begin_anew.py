@@ -1,4 +1,4 @@
-"""The verdict on a pod whose job is over: rejected, waiting, or the first pod of a new run of the job.
+"""The verdict on a pod whose job is over: rejected, waiting, or the first of a new run.
 
 A rejected pod's trainer ends and its owner creates the next pod. That is right for pods that were part of the job, and
 for owners with a limit of retries (a Job). Pods of an owner that replaces pods for ever wait, and their log says how to

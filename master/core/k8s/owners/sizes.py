@@ -1,4 +1,6 @@
-"""The number of pods that an owner runs in parallel: a Job, a JobSet, a PyTorchJob or any kind with replicas.
+"""The number of pods that an owner runs in parallel.
+
+An owner is a Job, a JobSet, a PyTorchJob or any kind with replicas.
 
 If an owner has several pod templates, only those whose pods belong to the job count. A driver that does not request
 injection, beside workers that do, is not a member: a generation that counted it would wait for it for ever.
