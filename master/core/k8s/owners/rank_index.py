@@ -1,8 +1,8 @@
 """The rank index of another controller's pod: its position among all pods of its job, in any role.
 
-Rank indexes start at 0. Controllers count within a Job, a role or a set. If a job has several of these, the pods of all earlier ones come first;
-their number is in the owner's document. If that cannot be read, the rank in the pod's own variables counts. Without
-either there is no rank index, and the master assigns the lowest vacant one.
+Rank indexes start at 0. Controllers count within a Job, a role or a set. If a job has several of these, the pods of all
+earlier ones come first; their number is in the owner's document. If that cannot be read, the rank in the pod's own
+variables counts. Without either there is no rank index, and the master assigns the lowest vacant one.
 """
 
 from __future__ import annotations

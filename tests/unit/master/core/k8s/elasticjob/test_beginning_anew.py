@@ -1,4 +1,4 @@
-"""What becomes of a pod whose job is over."""
+"""Verdicts on pods whose job is over."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def test_the_first_rule_that_holds_counts(
 
 
 @pytest.mark.parametrize("state", [[], "x", {"members": [1]}, {"members": {"a": 3, "b": [], "c": [None, 0]}}])
-def test_a_status_of_any_shape_refuses_nobody_for_good(state: object) -> None:
+def test_a_status_of_any_shape_rejects_no_pod_for_good(state: object) -> None:
     for odd in (over(state=state), over(saved={"state": "{"}), over(saved=7), over(conditions=["x"])):
         assert isinstance(judged("a/train", ended(odd), "new", pod()), Retry)
     assert isinstance(judged("a/train", ended(over()), "new", pod(made=7)), Retry)
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "PyTorchJob", "JobSet"])
-def test_a_job_begins_anew_with_pods_of_another_owner_or_revision(kind: str) -> None:
+def test_a_job_starts_again_with_pods_of_another_owner_or_revision(kind: str) -> None:
     job, new = ended(with_revision(kind, "one both")), pod()
     assert not why_anew(job, new, of(kind))
     assert not why_anew(job, new, of(kind, revision="both")), "a roll-out was under way at its end"
@@ -140,11 +140,11 @@ def test_a_job_begins_anew_with_pods_of_another_owner_or_revision(kind: str) -> 
     ],
     ids=["lone", "unread", "before", "member", "going", "ended", "adopts-pods", "end-unknown", "age-unknown"],
 )
-def test_it_never_begins_anew_by_guess(job: Document, new: Document, by: Made | None) -> None:
+def test_a_job_never_starts_again_by_guess(job: Document, new: Document, by: Made | None) -> None:
     assert why_anew(ended(job), new, by) == ""
 
 
-def test_a_job_that_begins_anew_keeps_its_numbers_and_nothing_else() -> None:
+def test_a_job_that_starts_again_keeps_only_its_counters() -> None:
     state = {"term": 3, "number": 5, "version": 70, "next_id": {"worker": 4}, "reserved": [3, 15], "faults": [["x"]]}
     job = over(state=state, exitCode=1, faults=[{}], lastFault={}, generation="3.5", restarts=4)
     job["status"]["conditions"].insert(0, {"type": "Created", "status": "True"})
@@ -166,7 +166,7 @@ def test_numbers_of_any_shape_end_no_beginning(state: object) -> None:
     assert left == {"anew": True, "term": 0, "number": 0, "version": 0, "next_id": {}, "reserved": [0, 0]}
 
 
-def test_pods_from_before_it_began_anew_are_not_its_own() -> None:
+def test_pods_from_before_the_new_start_do_not_belong_to_the_job() -> None:
     new = pod("2026-03-01T01:00:00Z", labels={"controller-revision-hash": "two"})
     earlier = pod("2026-03-01T00:59:58Z", labels={"controller-revision-hash": "two"})
     older = pod("2026-03-01T00:10:00Z", labels={"controller-revision-hash": "one"})

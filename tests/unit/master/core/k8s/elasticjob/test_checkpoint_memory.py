@@ -39,7 +39,7 @@ def job(amount: object, limit: str = "4Gi") -> dict[str, Any]:
     return {"metadata": {"name": "job"}, "spec": {"replicaSpecs": {"worker": worker}, "checkpointMemory": amount}}
 
 
-def test_the_trainer_is_told_and_the_volume_has_room_for_it() -> None:
+def test_the_trainer_has_the_variable_and_the_volume_has_room() -> None:
     spec = injected(pod("2Gi", limit="4Gi")).pod["spec"]
     assert {"name": "OUTRIDER_CHECKPOINT_MEMORY", "value": str(2 << 30)} in spec["containers"][0]["env"]
     assert spec["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2064Mi"}

@@ -1,4 +1,4 @@
-"""What kubectl shows of a job."""
+"""The status of an ElasticJob, as kubectl shows it."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_a_member_of_another_owner_has_its_pods_own_name() -> None:
     assert event(member="gpt-1", of=adopted)["related"]["name"] == "gpt-1"
 
 
-def test_an_announcement_that_is_told_twice_is_one_event_and_what_happens_again_is_another() -> None:
+def test_an_event_that_is_sent_twice_is_one_object_and_a_later_one_is_another() -> None:
     assert event()["metadata"]["name"] == event()["metadata"]["name"]
     names = {
         event()["metadata"]["name"],
@@ -306,7 +306,7 @@ def test_an_announcement_that_is_told_twice_is_one_event_and_what_happens_again_
 
 
 @pytest.mark.parametrize("kind", sorted(QUIET))
-def test_what_is_told_once_a_member_or_once_a_save_is_no_event(kind: str) -> None:
+def test_kinds_that_occur_once_per_member_or_save_become_no_event(kind: str) -> None:
     assert event_of(job(), kind, "x", "normal", "worker-0", NOW) is None
 
 
@@ -398,7 +398,7 @@ def test_of_many_who_are_not_heard_some_are_named() -> None:
     assert " more run, but their sidecars have" in condition(status, "MembersUnreachable")["message"]
 
 
-def test_data_that_goes_on_is_shown_with_what_its_loaders_say() -> None:
+def test_followed_data_positions_are_shown_with_the_notes_of_the_loaders() -> None:
     data = {"elastic": True, "samples_repeated": 3, "notes": []}
     assert status_of(job(), core(data=data), [], NOW)["data"] == {"elastic": True, "samplesRepeated": 3, "notes": []}
     assert "data" not in status_of(job(), core(data={**data, "elastic": False}), [], NOW)

@@ -96,7 +96,7 @@ def test_pods_whose_elasticjob_is_gone_tell_the_next_master_what_it_has_to_know(
     assert elasticjob_spec.spec_of(unasked).save_signal == ""
 
 
-def test_pods_whose_elasticjob_is_there_or_that_have_ended_are_left_by_nobody() -> None:
+def test_pods_that_have_an_elasticjob_or_have_ended_give_no_job() -> None:
     key = JobName("research/digits")
     assert deletion.left_by(key, [pod()], job(), NOW) is None
     assert deletion.left_by(key, [pod("gone", phase="Failed")], None, NOW) is None
@@ -120,7 +120,7 @@ def _of_a_job(**said: Any) -> Document:
     return pod("the-owners", "Job", ownerReferences=[controller], **said)
 
 
-def test_pods_are_waited_for_until_nobody_can_have_their_names() -> None:
+def test_pods_must_be_gone_before_their_names_can_be_used() -> None:
     assert deletion.goes(pod())
     assert deletion.goes(pod(phase="Succeeded")), "the garbage collector is about to take it"
     assert not deletion.goes(pod(phase="Succeeded", ownerReferences=[]))

@@ -1,4 +1,4 @@
-"""What an ElasticJob means."""
+"""The meaning of an ElasticJob: its JobSpec."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def checking(**fields: Any) -> Document:
     return {**job(), "spec": {**job()["spec"], "nodeCheck": fields}}
 
 
-def test_the_node_check_is_off_where_nobody_wants_it() -> None:
+def test_the_node_check_is_off_by_default() -> None:
     assert not spec_of(job()).node_check
     assert not spec_of(checking(enabled=False, excludeStragglers=False)).node_check
 

@@ -1,4 +1,4 @@
-"""What is wrong with an ElasticJob."""
+"""Field errors of an ElasticJob."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_an_installation_may_take_other_sizes() -> None:
          'spec.adopts.kind: Invalid value: "statefulsets": must match ^[A-Z][A-Za-z0-9]*$, for example StatefulSet'),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_the_path_of_the_field(wrong: Document, said: str) -> None:
+def test_field_errors_have_the_path_of_the_field(wrong: Document, said: str) -> None:
     sentences = problems(wrong)
     assert any(sentence.startswith(said) for sentence in sentences), sentences
     assert len(sentences) == 1

@@ -1,4 +1,4 @@
-"""Who says how a job is looked after, and that the most cautious word wins."""
+"""Modes of a job: each source, and that the most cautious one wins."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_each_role_has_limits_of_its_own() -> None:
     assert (task.relaunch_limit, task.max_memory, task.role) == (1, 4 << 30, "ps")
 
 
-def test_a_tf_config_of_the_users_is_told_with_its_place() -> None:
+def test_the_path_of_a_users_tf_config_is_reported() -> None:
     own = worker(replicas=1)
     own["template"] = template(
         containers=[{"name": "main", "image": "i", "env": [{"name": "TF_CONFIG", "value": "{}"}]}]
@@ -202,12 +202,12 @@ def test_who_asks_for_nothing_says_so_and_no_other_role_is_watched() -> None:
         ),
     ],
 )
-def test_what_is_asked_for_and_cannot_be_is_told(note: str, said: str) -> None:
+def test_invalid_resources_are_refused(note: str, said: str) -> None:
     (found,) = problems(sized(note))
     assert found.startswith(f"metadata.annotations[outrider.dev/ps-resources]: {said}")
 
 
-def test_what_is_asked_for_and_can_be_is_not_objected_to() -> None:
+def test_valid_resources_are_accepted() -> None:
     assert problems(sized("memory=8Gi@rank-index=0, cpu=500m@rank-index=1")) == []
 
 

@@ -1,4 +1,4 @@
-"""Who waits where several jobs lack room."""
+"""Admission if several jobs lack room."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_the_younger_waits_behind_the_oldest_once_the_lack_has_lasted() -> None:
     assert queue.look(both, PATIENCE) == [(YOUNG, OLD)]
 
 
-def test_a_job_alone_and_one_that_has_its_room_wait_behind_nobody() -> None:
+def test_a_single_job_and_one_that_has_its_room_are_not_queued() -> None:
     queue = Queue()
     for now in (0.0, PATIENCE, 10 * PATIENCE):
         assert queue.look([candidate(OLD), candidate(YOUNG, lacks_room=False)], now) == []
 
 
-def test_a_lack_that_passes_counts_anew() -> None:
+def test_a_lack_of_room_that_passes_counts_from_zero() -> None:
     queue, both = Queue(), [candidate(OLD), candidate(YOUNG)]
     queue.look(both, 0.0)
     queue.look([candidate(OLD), candidate(YOUNG, lacks_room=False)], PATIENCE - 1)
@@ -81,12 +81,12 @@ def test_one_that_waits_tries_now_and_then_and_ever_more_seldom() -> None:
         ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, {}, True),
     ],
 )
-def test_an_order_of_somebody_elses_is_left_alone(metadata: Document, spec: Document, is_theirs: bool) -> None:
+def test_the_order_of_another_queue_is_left_alone(metadata: Document, spec: Document, is_theirs: bool) -> None:
     asked = job({"worker": {"template": {**template(**spec), "metadata": metadata}}})
     assert is_queued_elsewhere(asked) is is_theirs
 
 
-def test_nobody_waits_behind_a_job_that_gets_nothing_whatever_becomes_free() -> None:
+def test_no_job_is_queued_behind_one_that_gets_nothing_whatever_becomes_free() -> None:
     hopeless = replace(candidate(OLD), placed=0)
     queue, both = Queue(), [hopeless, candidate(YOUNG)]
     queue.look(both, 0.0)

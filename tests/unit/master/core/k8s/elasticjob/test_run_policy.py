@@ -49,14 +49,14 @@ def test_the_condition_of_a_passed_deadline_has_the_reason_that_a_job_of_kuberne
     assert why(None, "The job was stopped.") == ["JobStopped"]
 
 
-def test_a_suspended_job_has_no_deadline_and_a_resumed_one_counts_anew() -> None:
+def test_a_suspended_job_has_no_deadline_and_a_resumed_one_counts_from_zero() -> None:
     policy = {"activeDeadlineSeconds": 60}
     assert run_policy.ends_at(job(policy, suspend=True)) is None
     assert run_policy.ends_at(job(policy, {"Suspended": ("True", LATER)})) is None, "its status does not know yet"
     assert run_policy.ends_at(job(policy, {"Suspended": ("False", LATER)})) == unix("2026-03-01T11:01:00")
 
 
-def test_a_job_that_began_anew_has_its_time_from_there() -> None:
+def test_the_deadline_of_a_job_that_started_again_counts_from_the_new_start() -> None:
     begun = job({"activeDeadlineSeconds": 60})
     begun["status"]["saved"] = {"begunAnew": LATER}
     assert run_policy.ends_at(begun) == unix("2026-03-01T11:01:00")

@@ -20,7 +20,7 @@ def test_it_is_the_one_that_is_installed() -> None:
     assert Path(schema.__file__).with_name("elasticjobs.yaml").resolve() == DEFINITION
 
 
-def test_all_that_is_wrong_is_told_at_once_by_the_path_of_each_field() -> None:
+def test_all_errors_are_reported_at_once_by_the_path_of_each_field() -> None:
     wrong = job({"worker": worker(replicas="2", restartPolicy="Often")}, spares=-1, suspend="yes")
     wrong["spec"]["recovery"] = {"rules": [{"exitCodes": [1, 256]}]}
     assert sorted(problems(wrong)) == [
@@ -64,7 +64,7 @@ def test_what_the_api_server_would_refuse_is_refused_in_words(spec: Document, sa
     assert sentence.startswith(said)
 
 
-def test_null_is_what_was_left_out_and_fields_that_nobody_knows_are_not_looked_at() -> None:
+def test_null_counts_as_missing_and_unknown_fields_are_not_checked() -> None:
     assert schema.objections({"spares": None, "recovery": {"hang": None}, "scaling": {"schedule": None}}) == []
     assert schema.objections({"notYet": 7, "scaling": {"notYet": 7}}) == []
 
@@ -73,7 +73,7 @@ def test_durations_and_amounts_are_left_to_those_who_read_them() -> None:
     assert schema.objections({"checkpointMemory": [], "recovery": {"silentAfter": "soon", "hang": {"step": {}}}}) == []
 
 
-def test_of_many_mistakes_the_first_are_told_and_none_is_long() -> None:
+def test_of_many_errors_the_first_are_reported_and_none_is_long() -> None:
     rules = [{"action": "x" * 60, "exitCodes": [{}], "after" * 10: 1} for _ in range(MOST_VALUES // 7)]
     for wrong in (job(recovery={"rules": rules}), job({f"{n}" * 99: {"replicas": 0} for n in range(500)})):
         said = problems(wrong)

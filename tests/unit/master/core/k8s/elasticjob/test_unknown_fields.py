@@ -63,7 +63,7 @@ def warnings(pod: Document) -> list[str]:
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_each_is_told_where_its_user_wrote_it_and_none_of_ours_is(native: bool) -> None:
+def test_unknown_fields_are_reported_by_the_users_path_and_ours_are_not(native: bool) -> None:
     pod = sent(mistaken(), native)
     said = warnings(pod)
     assert 'unknown field "spec.containers[1].env[1].valu"' not in said, "ours stand before the user's"
@@ -79,7 +79,7 @@ def test_each_is_told_where_its_user_wrote_it_and_none_of_ours_is(native: bool) 
     ]
 
 
-def test_it_is_told_in_the_words_of_a_pytorchjob_where_those_are_the_users() -> None:
+def test_unknown_fields_have_the_path_of_a_pytorchjob_if_the_user_wrote_one() -> None:
     asked = mistaken()
     asked["spec"]["pytorchReplicaSpecs"] = {"Worker": asked["spec"].pop("replicaSpecs")["worker"]}
     pod = sent(mistaken(), native=True)

@@ -46,7 +46,7 @@ def test_what_could_not_be_supervised_is_refused_with_the_path_of_the_field(spec
     assert problem.startswith(f"{TEMPLATE}.{said}")
 
 
-def test_all_that_is_wrong_is_told_at_once_and_each_thing_once() -> None:
+def test_all_errors_are_reported_at_once_and_each_only_once() -> None:
     wrong = with_template(hostPID=True, containers=["main"], restartPolicy="Sometimes")
     assert problems(wrong) == [
         f'{TEMPLATE}.spec.restartPolicy: Unsupported value: "Sometimes": supported values: "OnFailure", "Never"',

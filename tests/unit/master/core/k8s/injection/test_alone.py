@@ -58,7 +58,7 @@ def test_so_may_the_only_member_of_a_job_of_one_size(place: Any, notes: Document
     assert why_it_may(main(env=[] if why else MEETS), notes, place) == why
 
 
-def test_a_pod_that_may_begin_by_itself_is_told_when_and_says_so() -> None:
+def test_a_pod_that_may_start_without_a_master_has_the_time_in_its_variables_and_explanation() -> None:
     pod = pod_of(main(command=["python", "t.py"], env=MEETS))
     found = injected(pod, MAY)
     assert found["metadata"]["annotations"]["outrider.dev/alone-after"] == "600"

@@ -95,7 +95,7 @@ def test_a_pod_that_another_version_has_injected_is_left_as_it_is() -> None:
     assert inject(new, PLACE, replace(NATIVE, image="outrider/sidecar:9")).pod is new
 
 
-def test_an_annotation_that_was_copied_from_an_injected_pod_keeps_nobody_from_being_injected() -> None:
+def test_a_copied_annotation_does_not_prevent_the_injection() -> None:
     assert sidecar(injected(annotated({"outrider.dev/injected": "1"})))
 
 
@@ -109,7 +109,7 @@ def test_the_launcher_is_put_before_the_users_command_as_it_stands() -> None:
     )
 
 
-def test_what_is_told_to_trainer_and_sidecar() -> None:
+def test_the_variables_of_trainer_and_sidecar() -> None:
     place = Place("gpt", "research", "chief", "chief-3", 2, 8, "train.py", per_rank=True)
     new = injected(pod_of(terminationGracePeriodSeconds=0), place)
     assert values(trainer(new)) == {
@@ -143,7 +143,7 @@ def test_what_is_told_to_trainer_and_sidecar() -> None:
     }  # fmt: skip
 
 
-def test_a_trainer_is_told_how_its_checkpoints_are_saved_and_kept() -> None:
+def test_a_trainer_has_the_variables_for_its_checkpoints() -> None:
     data = main(volumeMounts=[{"name": "data", "mountPath": "/data"}])
     place = replace(PLACE, migration_dir="/data/moves", atomic_save="required")
     found = values(trainer(injected(pod_of(data, volumes=[{"name": "data", "hostPath": {}}]), place)))
@@ -154,7 +154,7 @@ def test_a_trainer_is_told_how_its_checkpoints_are_saved_and_kept() -> None:
     )
 
 
-def test_the_trainer_is_told_where_its_termination_message_goes() -> None:
+def test_the_trainer_has_the_path_of_its_termination_message() -> None:
     path = "/tmp/why"
     own = injected(pod_of(main(command=["python", "train.py"], terminationMessagePath=path)))
     assert values(trainer(own))["OUTRIDER_TERMINATION_LOG"] == path
@@ -170,7 +170,7 @@ def test_what_is_not_known_yet_is_read_from_the_pod() -> None:
     assert "OUTRIDER_NPROC" not in told
 
 
-def test_a_sidecar_that_nobody_starts_again_ends_with_the_trainers_code() -> None:
+def test_a_sidecar_that_is_not_restarted_ends_with_the_trainers_code() -> None:
     never, always = pod_of(), pod_of()
     never["spec"]["restartPolicy"] = "Never"
     assert values(sidecar(injected(never)))["OUTRIDER_ENDS_AS"] == "trainer"
@@ -320,7 +320,7 @@ def test_the_explanation_of_an_indexed_job() -> None:
 @pytest.mark.parametrize(
     ("words", "says"), [("kill -TERM 1", True), ("kill -9 12", False), ("cat /proc/1/status", True), ("sleep 1", False)]
 )
-def test_who_names_pid_1_is_told_whose_it_is(words: str, says: bool) -> None:
+def test_a_command_that_names_pid_1_is_explained(words: str, says: bool) -> None:
     for exec_words in (words.split(), ["sh", "-c", words]):
         hook = {"preStop": {"exec": {"command": exec_words}}}
         found = inject(pod_of(main(command=["python", "t.py"], lifecycle=hook)), PLACE, POLICY)

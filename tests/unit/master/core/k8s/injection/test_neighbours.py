@@ -45,7 +45,7 @@ def test_each_container_beside_it_is_named() -> None:
     ],
     ids=lambda beside: beside["name"],
 )  # fmt: skip
-def test_one_that_keeps_keys_is_told_louder(beside: Document) -> None:
+def test_a_container_with_keys_has_a_stronger_warning(beside: Document) -> None:
     (warning,) = warned(beside)
     assert warning.startswith("DANGER")
     assert f"keys and tokens of {beside['name']}" in warning
@@ -69,7 +69,7 @@ def test_a_long_name_does_not_make_a_warning_too_long() -> None:
     assert warning.endswith(SHARES)
 
 
-def test_a_trainer_of_the_sidecars_user_is_told() -> None:
+def test_a_trainer_with_the_sidecars_user_is_warned_of() -> None:
     (warning,) = warned(securityContext={"runAsUser": SIDECAR_USER})
     assert "token" in warning
     assert warned(securityContext={"runAsUser": 65532}) == (), "the user of many images is not the sidecar's"

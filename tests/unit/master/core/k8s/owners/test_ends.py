@@ -1,4 +1,4 @@
-"""What a pods' owner says about its own end."""
+"""Ends of the owners of pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a pod is, its place in the job, and how many there are."""
+"""The job of a pod, its place in the job, and the job's size."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_what_annotations_ask_for() -> None:
          'metadata.labels[outrider.dev/rank-index]: Invalid value: "first": must be an integer'),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_said(of: Document, said: str) -> None:
+def test_an_invalid_annotation_label_or_name_is_an_error(of: Document, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         found(of)
 

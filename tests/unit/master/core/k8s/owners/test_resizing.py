@@ -1,4 +1,4 @@
-"""Which field of an owner says how many pods it has."""
+"""Scaling the owner of adopted pods."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_missing_is_who_neither_runs_nor_will_soon(pods: list[Document], missing
     assert disruption.lacking(job(), pods) == missing
 
 
-def test_a_suspended_job_misses_nobody() -> None:
+def test_a_suspended_job_lacks_no_member() -> None:
     assert disruption.lacking(job(suspend=True), []) == 0
 
 
@@ -117,7 +117,7 @@ def test_of_several_that_were_missing_those_count_that_were_so_all_the_time() ->
     assert [patience.look(count, at) for count, at in looks] == [0, 0, 0, 1]
 
 
-def test_a_replacement_that_comes_in_time_begins_the_waiting_anew() -> None:
+def test_a_replacement_that_comes_in_time_restarts_the_wait() -> None:
     patience = Patience()
     assert [patience.look(*look) for look in ((1, 0.0), (0, 5.0), (1, 6.0), (1, SETTLED + 5.0))] == [0, 0, 0, 0]
 

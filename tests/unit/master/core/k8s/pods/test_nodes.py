@@ -1,4 +1,4 @@
-"""What Kubernetes says of nodes, and why it makes no pods."""
+"""Facts about nodes, and errors at the creation of pods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_node_is_ready_or_says_why_not(document: Document, seen: NodeSeen) -> 
     assert nodes.seen(nodes.trimmed(document)) == seen
 
 
-def test_what_not_every_node_has_is_told_of_it() -> None:
+def test_only_unusual_conditions_of_a_node_are_reported() -> None:
     document = node(status="True")
     document["status"]["conditions"] += [
         {"type": "GpuUnhealthy", "status": "True", "lastHeartbeatTime": "2026-11-22T03:00:00Z"},
@@ -77,7 +77,7 @@ DENIED = 'admission webhook "policy.example" denied the request: no GPUs on Sund
         (0, "the API server was not reached", False, False),
     ],
 )
-def test_a_refusal_that_stands_is_told_from_a_request_that_failed(
+def test_a_lasting_rejection_differs_from_a_failed_request(
     status: int, message: str, is_refusal: bool, is_final: bool
 ) -> None:
     assert create_errors.is_refusal(status) is is_refusal

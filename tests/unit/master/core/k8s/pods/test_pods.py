@@ -1,4 +1,4 @@
-"""A member's pod as the core is told of it."""
+"""The core's events about a member's pod."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_recorded_pod_is_in_the_table() -> None:
     assert {path.stem for path in SEEN.glob("*.json")} == {name for name, *_ in STANDINGS}
 
 
-def test_the_core_is_told_who_the_pod_is_and_where() -> None:
+def test_the_core_learns_the_pods_member_and_node() -> None:
     pod = recorded("running")
     assert observe.seen(pod) == PodSeen(
         MemberId("worker-0"), PodUid(pod["metadata"]["uid"]), Role("worker"), RankIndex(0), "running", node="node-1"
@@ -113,7 +113,7 @@ def test_the_core_is_told_who_the_pod_is_and_where() -> None:
     assert identity.job_of(pod) == "research/mnist"
 
 
-def test_a_container_that_the_kernel_ended_for_its_memory_is_told_with_its_limit() -> None:
+def test_an_out_of_memory_kill_is_reported_with_the_limit() -> None:
     seen = {path.stem: observe.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     found = {name: pod.memory_limit for name, pod in seen.items() if pod is not None and pod.out_of_memory}
     assert found == {"out_of_memory": 20 * 2**20, "out_of_memory_loop": 20 * 2**20}
@@ -182,7 +182,7 @@ def test_a_pod_that_does_not_say_which_key_it_holds_is_taken_for_ours(entry: dic
     assert not found.has_another_key
 
 
-def test_a_pod_of_no_job_is_nobody() -> None:
+def test_a_pod_of_no_job_is_no_member() -> None:
     pod = recorded("running")
     del pod["metadata"]["labels"]["outrider.dev/job"]
     assert (observe.seen(pod), identity.job_of(pod), identity.member_of(pod)) == (None, None, None)
@@ -282,7 +282,7 @@ def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> Non
     assert observe.is_gone(taken(message="The node was low on resource: memory."))
 
 
-def test_what_remains_of_an_evicted_pod_is_told_as_that_and_not_as_a_pod() -> None:
+def test_the_remains_of_an_evicted_pod_are_reported_as_gone() -> None:
     evicted, held = taken(message="The node was low on resource: memory."), recorded("all_failed")
     held["metadata"] |= {"deletionTimestamp": "2026-11-21T07:00:00Z", "finalizers": ["x/keep"]}
     found = observe.listed([evicted, held, recorded("running")])
@@ -355,7 +355,7 @@ def disrupted(reason: str, **metadata: Any) -> Document:
         (disrupted("SomethingElse"), False),
     ],
 )
-def test_who_lost_its_machine_is_told_from_who_broke_a_limit(pod: Document, is_taken: bool) -> None:
+def test_a_pod_that_lost_its_node_differs_from_one_that_exceeded_a_limit(pod: Document, is_taken: bool) -> None:
     assert observe.is_taken(pod) is is_taken
 
 
@@ -441,7 +441,7 @@ def test_every_pod_is_in_one_of_the_five_phases(
     [("sidecar_ended", "ended with exit code 1"), ("sidecar_down", ""), ("sidecar_loop", ""), ("sidecar_back", ""),
      ("running", ""), ("trainer_done_sidecar_failed", ""), ("terminating", "")],
 )  # fmt: skip
-def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end: str) -> None:
+def test_a_sidecar_that_the_kubelet_does_not_restart_is_reported(name: str, end: str) -> None:
     seen = observe.seen(recorded(name))
     assert seen is not None
     assert seen.sidecar_ended == end

@@ -219,7 +219,7 @@ def test_memory_grows_to_what_is_needed_and_never_shrinks(
 
 
 @pytest.mark.parametrize(("role", "port"), [("ps", 2222), ("worker", 3333), ("chief", 3333)])
-def test_a_rank_index_has_one_address_whoever_holds_it(role: str, port: int) -> None:
+def test_a_rank_index_has_one_address_for_all_its_members(role: str, port: int) -> None:
     service = addresses.service_of(job(), Role(role), RankIndex(0))
     assert service["metadata"]["name"] == f"mnist-{role}-0"
     assert "clusterIP" not in service["spec"], "the API server gives one, and it stays"

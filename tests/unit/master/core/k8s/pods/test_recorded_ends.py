@@ -87,7 +87,7 @@ def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(version: str, nam
     assert job.said(*DEPARTURES, "MemberFailed") == []
 
 
-def test_a_trainer_that_its_kubelet_starts_again_goes_on_in_its_pod() -> None:
+def test_a_trainer_that_its_kubelet_restarts_continues_in_its_pod() -> None:
     job = play("trainer-sigkill-onfailure")
     assert job.said("PodRestarted")[0].startswith(
         "The platform has restarted a container of worker-1: RestartedTrainer"
@@ -108,7 +108,7 @@ def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
     assert job.said(*DEPARTURES) == []
 
 
-def test_a_job_whose_owner_is_suspended_is_suspended_and_its_members_wait_for_nobody() -> None:
+def test_a_job_whose_owner_is_suspended_is_suspended_and_waits_for_no_member() -> None:
     job = Recording(NATIVE, "job-suspended-resumed")
     job.play(until=16.0)
     assert (job.status()["phase"], job.status()["message"]) == ("suspended", "The owner of the pods is suspended.")

@@ -1,4 +1,4 @@
-"""What is told of pods that the watch shows no more."""
+"""Events about pods that have left the watch."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def test_so_is_one_whose_name_another_has_or_that_has_ended() -> None:
         assert not told.may_run_on
 
 
-def test_nothing_is_told_of_one_whose_label_is_back() -> None:
+def test_a_pod_whose_label_is_back_gives_no_event() -> None:
     assert read(running()) is None
 
 
-def test_only_one_that_ran_and_that_nobody_was_deleting_is_read_again() -> None:
+def test_only_a_running_pod_that_was_not_being_deleted_is_read_again() -> None:
     assert disappeared.may_run(running())
     deleted = running()
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

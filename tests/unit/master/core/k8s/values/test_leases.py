@@ -1,4 +1,4 @@
-"""Who may hold the Lease, and with which term."""
+"""Leader election: the holder of the Lease and its term."""
 
 from __future__ import annotations
 

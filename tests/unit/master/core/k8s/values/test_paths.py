@@ -1,4 +1,4 @@
-"""Paths of the HTTP API: names that would lead elsewhere are none."""
+"""Paths of the HTTP API: names that would lead elsewhere are refused."""
 
 from __future__ import annotations
 

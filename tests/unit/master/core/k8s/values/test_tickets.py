@@ -1,4 +1,4 @@
-"""What a ticket is good for."""
+"""Session tickets: issue and validity."""
 
 from __future__ import annotations
 
