@@ -32,6 +32,18 @@ EVENTS_BEFORE = {
     "StateOffered": "StateOfferMade", "StateSaved": "StateWritten answer", "Remembered": "CheckpointRemembered said",
 }  # fmt: skip
 """What HookSaid of such a message was in a release that did not know it: its event, and the field of that."""
+RENAMED = {
+    "LeaseLost": "LeaseLapsed", "CreateRejected": "CreateRefused", "ScaleRequested": "ScaleAsked",
+    "RestartRequested": "RestartAsked", "RestartRejected": "RestartRefused",
+}  # fmt: skip
+"""Events of the master's core, to their names in the release before."""
+NAMES = RENAMED | {before: now for now, before in RENAMED.items()}
+KINDS_BEFORE = {
+    "RanksHang": "HangDetected", "LinkCut": "LinkDown", "CheckpointNotReceived": "CheckpointTransferFailed",
+    "CheckpointKept": "CheckpointReplicated", "NodeCheckInDoubt": "NodeCheckInconclusive",
+    "MemberKept": "ExclusionSkipped",
+}  # fmt: skip
+"""Kinds of Events that laws look at, as the release before named them."""
 CHANGES = (10.0, 30.0)
 """Seconds between two masters."""
 
@@ -73,7 +85,8 @@ def _counterpart(kind: type, here: tuple[str, str], there: tuple[str, str]) -> A
     for each in kind.__mro__:
         for ours, theirs in zip(here, there, strict=True):
             if each.__module__.startswith(ours):
-                return _classes(theirs).get(each.__name__)
+                known = _classes(theirs)
+                return known.get(each.__name__) or known.get(NAMES.get(each.__name__, ""))
     return kind
 
 
@@ -102,10 +115,17 @@ def _event_of_before(event: Any) -> Any:
     return kind(**{each: getattr(message, each, 0) for each in names})  # what is missing: a local rank
 
 
+def _renamed(action: Any) -> Any:
+    kind = KINDS_BEFORE.get(getattr(action, "kind", ""))
+    return action if kind is None else dataclasses.replace(action, kind=kind)
+
+
 def _of_before(module: Any, check: Any) -> SimpleNamespace:
     def step(state: Any, event: Any, now: float) -> list[Any]:
         known = _event_of_before(event)
-        return [] if known is None else [_given(each, THEIRS, OURS) for each in module.step(state, known, now)]
+        return (
+            [] if known is None else [_renamed(_given(each, THEIRS, OURS)) for each in module.step(state, known, now)]
+        )
 
     return SimpleNamespace(step=step, next_deadline=module.next_deadline, check=lambda state, _actions: check(state))
 
