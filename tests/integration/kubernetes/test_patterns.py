@@ -103,7 +103,7 @@ async def test_two_who_ask_at_once_for_the_same_have_it_compiled_once() -> None:
 async def test_a_process_that_cannot_be_run_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     patterns = Patterns()
-    with pytest.raises(NotJudged, match="no process could be started"):
+    with pytest.raises(NotJudged, match="the process that compiles patterns could not be started"):
         await patterns.learn(with_rules("a"))
     assert patterns.unknown(with_rules("a")) == ["a"]
 
