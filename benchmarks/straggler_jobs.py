@@ -1,7 +1,7 @@
 """Made-up training jobs for the benchmark of stragglers: each rank's own time a step, healthy and with a slow member.
 
 *Own time* is what a rank spends by itself in a step, before it meets the others. Everything that a made-up job has
-stands in the parameters below with where it is from; "assumed" marks what nobody has published, chosen to be on the
+stands in the parameters below with where it is from; "assumed" marks what no source has published, chosen to be on the
 unkind side. They were not fitted to what decides: this file was there before it.
 
 What a healthy job does that may look like a straggler: machines that differ for ever; steps that differ (batches of
