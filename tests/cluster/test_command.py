@@ -34,7 +34,8 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
         assert trainer["command"] == ["/outrider/hooks/outrider-launch", "bash", "-c", COMMAND]
         assert {"name": "WORKER_NUM", "value": "4"} in trainer["env"]
         assert (
-            "torchrun inside bash -c is taken over" in pod["metadata"]["annotations"]["outrider.dev/supervision-mode"]
+            "Outrider replaces torchrun inside bash -c"
+            in pod["metadata"]["annotations"]["outrider.dev/supervision-mode"]
         )
         worlds = [(line["group_world_size"], line["world_size"]) for line in job.rendezvous(name)]
         assert worlds[-1] == ("4", "8"), "a pod that comes late joins the first three"

@@ -49,7 +49,7 @@ def test_a_suspended_job_rests_and_goes_on_where_it_was(make: Make) -> None:
     assert next(step.member for step in world[0]) == job.pod("master-0"), "it has rank 0"
     service = json.loads(job.kubectl("get", "service", job.pod("master-0"), "-o", "json"))
     assert service["spec"]["ports"][0]["port"] == 23456
-    job.event("FieldIgnored", "rdzvBackend", "not needed")
+    job.event("FieldIgnored", "rdzvBackend", "ignored")
     job.patch(suspend=True)
     job.phase("Suspended")
     until(lambda: not job.pods(), job.story)

@@ -68,7 +68,7 @@ def a_pod_that_says_so_is_broken_by_its_users_own_rights(job: ClusterJob) -> Non
     assert job.keeps(before), "everything so far was borne in place"
 
     restart = job.now()[0]
-    assert "is deleted" in said(job, pod, "kill-member")
+    assert "deleted, with a grace period of" in said(job, pod, "kill-member")
     until(lambda: pod not in job.pods(), job.story)
     assert chaos(job, "nobody", "hang").stderr == (
         f"outrider: pod 'nobody' not found in the namespace {job.namespace}; choose another with -n\n"
