@@ -130,7 +130,7 @@ class Api:
             answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
             if why := rehearsal.refusal(answers):
                 self._put(RestartRejected(why))
-                return failure(409, f"the restart is refused, the job continues training: {why}")
+                return failure(409, f"the restart is refused, and no rank was stopped: {why}")
             return self._accept(RestartRequested(at_checkpoint), unchecked=rehearsal.unchecked(answers))
         return self._accept(RestartRequested(at_checkpoint))
 

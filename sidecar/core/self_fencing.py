@@ -80,8 +80,8 @@ def _stop(state: State, now: float) -> list[Action]:
     around = state.neighbourhood
     names = ", ".join(sorted(each.member for each in peer_health.missed(around)))
     why = (
-        f"this member is cut off: neither the master nor {names} could be reached for {now - around.sign_at:.1f} s; "
-        f"it stops its worker processes, because the other members may continue training without it"
+        f"this member was cut off: neither the master nor {names} could be reached for {now - around.sign_at:.1f} s; "
+        f"it stopped its worker processes, because the other members may have continued training without it"
     )
     generation = state.generation
     state.isolated = why

@@ -78,4 +78,4 @@ def there_is_a_most_and_it_is_said_that_it_is_reached(job: ClusterJob) -> None:
     assert memory_of(job.pods()[members(world)[3]]) == ("750Mi", "1500Mi")
     job.order(3, EAT)
     status = job.phase("Failed")
-    assert "it already had the maximum, 1500Mi" in status["message"]
+    assert "its replacement gets the same maximum, 1500Mi" in status["message"]

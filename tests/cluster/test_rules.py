@@ -33,8 +33,8 @@ def a_dry_run_is_only_told(job: ClusterJob) -> None:
     restart, world = job.training(4)
     pod = members(world)[2]
     job.order(2, "print('lost patience', flush=True)")
-    wrote = f'Rank 2 on {job.member(pod)} wrote "lost patience": rule 1 of recovery.rules says fail'
-    assert "It is a dry run: nothing is done." in job.event("RuleDryRun", wrote)["message"]
+    wrote = f'Rank 2 on {job.member(pod)} wrote "lost patience": rule 1 of recovery.rules requires fail'
+    assert "Nothing is done, because dryRun is set; remove it to apply the rule." in job.event("RuleDryRun", wrote)["message"]
     assert "lost patience\n" in job.kubectl("logs", pod, "-c", "trainer")
     assert job.now()[0] == restart
 
@@ -54,7 +54,7 @@ def a_member_whose_rank_ends_with_the_code_of_a_rule_is_replaced_on_another_node
     assert trainer_end(ended)["exitCode"] == 13
     node = ended["spec"]["nodeName"]
     assert job.pods()[new]["spec"]["nodeName"] != node
-    job.event("MemberFailed", "rule 3 of recovery.rules says replaceNode for exit code 13")
+    job.event("MemberFailed", "rule 3 of recovery.rules requires replaceNode for exit code 13")
     until(lambda: job.status().get("excludedNodes") == [node], job.story)
 
 
@@ -63,7 +63,7 @@ def a_pod_whose_rank_writes_the_line_of_a_rule_is_replaced(job: ClusterJob) -> N
     before = set(job.pods())
     old, _new = replaced(job, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
     rank = f"Rank 3 on {job.member(old)}"
-    job.event("MemberFailed", rank, "rule 2 of recovery.rules says replace", "uncorrectable ECC")
+    job.event("MemberFailed", rank, "rule 2 of recovery.rules requires replace", "uncorrectable ECC")
     failed(job, old)
     until(lambda: not before.issubset(job.pods()), job.story)
 

@@ -204,7 +204,7 @@ def a_pod_that_is_cut_off_and_healed_in_time_comes_back_and_says_why_it_stopped(
     with cut(job, victim):
         job.training(None, after=restart)
         stopped(job, victim)
-    why = f"{job.member(victim)} reports: this member is cut off: neither the master nor"
+    why = f"{job.member(victim)} reports: this member was cut off: neither the master nor"
     job.event("MemberIsolated", why, "this member is cut off", after=mark)
     job.event("MemberReturned", job.member(victim), after=mark)
     assert job.uids()[victim] == before

@@ -28,7 +28,7 @@ BEHIND = (
     "greater step than the one before; further saves like this are skipped too"
 )
 
-NOT_TAKEN = "saves come faster than another member receives their copies; the saves in between are not kept in memory"
+NOT_TAKEN = "saves come faster than another member receives their replicas; the saves in between are not kept in memory"
 
 Job = collections.namedtuple("Job", "copy path counted positions began")
 """A save that is in memory. `path`: the file to write, or None if there is none."""
@@ -279,7 +279,8 @@ def _packed(enclosed, kind):
 def _too_big(error):
     needed = error.slots * (error.needed + arena.PAGE) + 2 * arena.PAGE
     return (
-        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory must be at "
+        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory "
+        "(--checkpoint-memory) must be at "
         "least %s" % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(needed))
     )
 

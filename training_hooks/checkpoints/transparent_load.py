@@ -110,7 +110,10 @@ def _of_this_generation(mine, number):
         if (written or 0) >= number or mine.announcements.announced(announcements.SAVED) is None:
             return None
         if time.monotonic() - began > (AFTER_FAILURE if (failed or 0) >= number else PATIENCE):
-            mine.warn("save %d did not arrive at rank %d: it reads %s as it is" % (number, mine.rank, mine.path))
+            mine.warn(
+                "save %d did not arrive at rank %d, which reads %s from storage instead"
+                % (number, mine.rank, mine.path)
+            )
             return None
         time.sleep(PAUSE)
 
@@ -136,7 +139,11 @@ def _begun_from(mine):
     if decided not in (own, "memory"):
         raise CheckpointError("%s has changed while the ranks were loading it; start the load again" % mine.path)
     if decided != "memory":
-        reason = "was written by another program" if there is None else "is newer than the newest copy in all memories"
+        reason = (
+            "was written by another program"
+            if there is None
+            else "is newer than the newest copy that all members have in memory"
+        )
         mine.report(LOADED, "%s is loaded from storage: it %s" % (mine.path, reason), there is None)
         return None
     if is_torn:

@@ -39,11 +39,11 @@ OTHERS = 5
 ELSEWHERE = (
     "%d checkpoints were saved, the last of them %s, and none by torch.save to the checkpoint path %s "
     "(--checkpoint-path, checkpointPath): nothing is kept in memory. A file that the script opens itself, or renames "
-    "to that path, is an ordinary save"
+    "to that path, is written to storage only"
 )
 TOO_OFTEN = (
-    "a save found no slot in memory, because the other members had not received the one before it; it is an "
-    "ordinary save"
+    "a save found no slot in memory, because the other members had not received the save before it; it was "
+    "written to storage directly"
 )
 _mine = None
 
@@ -113,7 +113,7 @@ class Marked(memory_save.Rank):
             if why or is_first:
                 self._save_ordinarily(plain, state, f, args, kwargs, number)
             if why:
-                self.warn("%s: saves to %s are ordinary ones" % (why, self.path))
+                self.warn("%s: torch.save to %s writes to storage before it returns" % (why, self.path))
             elif not self._keep(plain, state, args, kwargs, number, None if is_first else self.path) and not is_first:
                 self._save_ordinarily(plain, state, f, args, kwargs, number)
 
@@ -127,7 +127,7 @@ class Marked(memory_save.Rank):
             return "there is no process group of all %d ranks, through which they learn of a save" % self.world
         folder = os.path.dirname(self.path)
         if os.environ.get("OUTRIDER_ATOMIC_SAVE") == "0" or not is_plain_path(self.path):
-            return "its file cannot be replaced by a rename"
+            return "the file cannot be replaced by a rename"
         return "" if os.access(folder, os.W_OK | os.X_OK) else "%s is not writable" % folder
 
     def _is_first(self):
@@ -314,8 +314,9 @@ def file_of(f):
 def too_big(needed, divided):
     needed_memory = 2 * (needed + arena.PAGE) + 2 * arena.PAGE
     return (
-        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory must be at least "
-        "%s; until then saves are ordinary ones"
+        "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory "
+        "(--checkpoint-memory) must be at least "
+        "%s; until then torch.save writes to storage before it returns"
         % (mebibytes(needed), mebibytes(arena.room(divided)), divided.slots, mebibytes(needed_memory))
     )
 

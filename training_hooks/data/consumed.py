@@ -15,8 +15,8 @@ import weakref
 from . import position_file, sharding
 
 ACCELERATES = (
-    "accelerate distributes its samples itself, and a script that skips batches of it (transformers' Trainer does) "
-    "counts them itself: at another world size they are the samples trained on only with split_batches=True"
+    "accelerate distributes the samples itself, and a script that skips batches, as transformers' Trainer does, "
+    "counts them itself: at another world size it skips the right samples only with split_batches=True"
 )
 
 

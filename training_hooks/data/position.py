@@ -27,7 +27,7 @@ def guarded(otherwise=None):
             try:
                 return method(self, *args)
             except Exception as error:  # training continues as without Outrider
-                self.report(NOT_ELASTIC, "the data is not changed: %s: %s" % (type(error).__name__, error), True)
+                self.report(NOT_ELASTIC, "elastic data is not applied: %s: %s" % (type(error).__name__, error), True)
                 return otherwise
 
         return call
@@ -91,7 +91,7 @@ class Book:
         why = data_consumed.not_plain(loader, _torch_data()) or lightning_loop.unknown()
         if why is not None:
             if training and self.elastic:
-                self.report(NOT_ELASTIC, "a DataLoader is not changed: %s" % why)
+                self.report(NOT_ELASTIC, "elastic data is not applied to a DataLoader: %s" % why)
             return None
         batch = self.samplers.script_batches.get(sampler) or data_consumed.batch_of(loader)
         whole = self.samplers.wholes.get(sampler) or batch * sampler.num_replicas
@@ -168,7 +168,7 @@ class Book:
         store = rank_consensus.store_of(world)
         if store is None:
             why = "its sampler has %d ranks, and the process group has another number" % world
-            self.report(NOT_ELASTIC, "a DataLoader is not changed: %s" % why, position is not None)
+            self.report(NOT_ELASTIC, "elastic data is not applied to a DataLoader: %s" % why, position is not None)
             return None
         name = "%s/%s/%d" % (self.generation, "-".join(map(str, key)), turn)
         agreed, why = rank_consensus.agree(store, name, world, position)
@@ -212,7 +212,8 @@ class Book:
         again = done if left_out + one.whole < done else max(0, done - left_out)
         if again:
             sentence = (
-                "epoch %d starts over: %d of its %d samples are in the loaded checkpoint and are trained on again "
+                "epoch %d starts over: %d of its %d samples were used before the loaded checkpoint and are "
+                "trained on again "
                 "(use elasticData of the job, or outrider run --elastic-data, to continue after them)"
             )
             self.report(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)

@@ -127,7 +127,7 @@ def replaced(launch_agent):
             if isinstance(entrypoint, str) and not trainer_detection.is_claimed(os.environ):
                 _take_over(config, entrypoint, [str(each) for each in args])
             elif not isinstance(entrypoint, str):
-                context.log("a function was given to torch's launcher: it runs as without Outrider")
+                context.log("torch's launcher was given a function, which runs without Outrider")
         except Exception as error:  # this torch has an unknown LaunchConfig: torchrun runs as without Outrider
             context.log("torchrun could not be replaced (%s: %s)" % (type(error).__name__, error))
         return launch_agent(config, entrypoint, args, *more, **named)

@@ -74,7 +74,11 @@ class Waiting:
             return
         self.log_at = now + EVERY
         missing = "no sidecar has connected for %d s: see the container outrider-sidecar" % (now - self.began)
-        then = "without limit" if self.until == float("inf") else "for %d s more" % (self.until - now)
+        then = (
+            "without limit"
+            if self.until == float("inf")
+            else "for %d s more, then it runs without Outrider" % (self.until - now)
+        )
         log("%s; the command waits %s" % (missing, then))
 
 

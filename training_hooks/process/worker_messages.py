@@ -54,7 +54,7 @@ class Hearing:
         request = {"save": order.get("order"), "seconds": order.get("seconds"), "last": order.get("last")}
         offer = self.offer if self.offer and self.offer["generation"] == order.get("generation") else None
         if not offer or not self.channel.send(str(offer["local_rank"]), request):
-            error = "no rank here offers to save its state, or it does not listen"
+            error = "no rank of this member can save its state, or the rank does not respond"
             self._pass_on(dict(order, state_saved=order.get("order"), error=error))
 
     def _pass_on(self, message):

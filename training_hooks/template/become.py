@@ -89,7 +89,7 @@ def warm_up(start):
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does; libgomp reads it when torch is imported
     patches.prepare()
     first = preimport.Early(start.called, start.skip, start.without)
-    first.notes += ["%s is left to the worker processes: %s" % item for item in sorted(start.skip.items())]
+    first.notes += ["%s is imported by each worker process: %s" % item for item in sorted(start.skip.items())]
     try:
         first.run()
     except Exception as error:  # the import will fail in the script too, which then reports it
@@ -131,7 +131,7 @@ def describe(start, why, first):
 
 
 def reason_of(why, first):
-    reason = "template of %d early imports; %s" % (len(first.done), why)
+    reason = "the template has imported %d modules; %s" % (len(first.done), why)
     return "; ".join([reason] + first.notes)
 
 

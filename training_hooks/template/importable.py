@@ -73,7 +73,7 @@ class Careful(preimport.Early):
         try:
             super()._try(node, names, package, is_main)
         except (Wrong, ImportError):
-            raise preimport.Stopped("line %d: an import that may fail" % node.lineno) from None
+            raise preimport.Stopped("early imports end at line %d, whose import may fail" % node.lineno) from None
         finally:
             del self.imported_names[before:]
 

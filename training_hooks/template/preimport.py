@@ -229,9 +229,9 @@ class Early:
                 self._try(node, names, package, is_main)
             elif not self._sets_environment(node, names):
                 if import_analysis.imports_in(node) and not isinstance(node, import_analysis.DEFINITIONS[:2]):
-                    raise Stopped("line %d: an import below a condition" % node.lineno)
+                    raise Stopped("early imports end at line %d, which imports under a condition" % node.lineno)
                 if not names.allows(node):
-                    raise Stopped("line %d could change what an import means" % node.lineno)
+                    raise Stopped("early imports end at line %d, which could change what an import means" % node.lineno)
 
     def _sets_environment(self, node, names):
         found = import_analysis.environment_assignment(node, names)
@@ -249,7 +249,9 @@ class Early:
             self._walk(node.orelse, names, package, is_main)
         except ImportError:
             if len(node.handlers) != 1:
-                raise Stopped("line %d: several handlers" % node.lineno) from None
+                raise Stopped(
+                    "early imports end at line %d, whose try statement has several handlers" % node.lineno
+                ) from None
             self._walk(node.handlers[0].body, names, package, is_main)
         self._walk(node.finalbody, names, package, is_main)
 
@@ -263,7 +265,7 @@ class Early:
             return None
         if top in self.skip or top in DENIED or dotted in DENIED:
             if top not in self.skip:
-                self.notes.append("%s is left to the worker processes" % dotted)
+                self.notes.append("%s is imported by each worker process" % dotted)
             return True
         self._load(dotted, names)
         return True
@@ -311,7 +313,7 @@ class Early:
             if not spec.has_location:
                 continue
             if not spec.origin.endswith(".py"):
-                raise Stopped("%s is the user's own and has no source" % name)
+                raise Stopped("early imports end at %s, which is the user's own module and has no source" % name)
             package = name if spec.submodule_search_locations else name.rpartition(".")[0]
             self._walk(self._tree_of(spec).body, import_analysis.Names(), package, False)
             self.file, self.line = self.above[-1]

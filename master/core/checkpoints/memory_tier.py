@@ -160,7 +160,7 @@ def _not_replicated(state: State, world: World, member: MemberId, step: int, why
     keeping.failed = True
     if not keeping.reported:
         keeping.reported = True
-        kept = "; the step before is kept" if keeping.copied >= 0 else ""
+        kept = "; the replica of the step before stays in memory" if keeping.copied >= 0 else ""
         what = replication.described(keeping, step) if step in keeping.counted else f"step {step}"
         text = f"{member} did not receive a replica of {what}: {why}{kept}."
         state.announce("ReplicationSkipped", text, member, warning=True)
@@ -169,7 +169,8 @@ def _not_replicated(state: State, world: World, member: MemberId, step: int, why
 def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: int) -> None:
     """Announces once a job that replicas do not fit: later generations will hardly differ."""
     sentence = (
-        f"{holder}, with {counted(room, 'local rank')}, has no room for replicas of the {ranks} of {owner}: sharded "
+        f"{holder}, with {counted(room, 'local rank')}, has no room for replicas of the {ranks} local ranks of "
+        f"{owner}: sharded "
         f"checkpoints are not replicated in memory if members have different numbers of local ranks, and when a member "
         f"is lost all ranks resume from storage"
     )

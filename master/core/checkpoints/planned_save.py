@@ -76,7 +76,7 @@ def _request(state: State, world: World, why: str, patience: float | None, is_la
     if not members or len(members) < len(savers):
         return False
     within = state.spec.save_grace if patience is None else patience
-    request = f"Every rank is asked by {signal}" if signal else f"{members[0].id} is asked"
+    request = f"Every rank receives {signal}" if signal else f"{members[0].id} is requested"
     reason = f"{request} to save the script's state, because {why}."
     generation = world.generation
 

@@ -142,12 +142,17 @@ def _is_due(state: State, rule: Rule, subject: str, count: int = 1) -> bool:
 
 
 def _why(number: int, rule: Rule, named: str) -> str:
-    often = f", {rule.times} times within {seconds(rule.within)}" if rule.times > 1 else ""
-    return f"rule {number} of recovery.rules says {rule.action} for {named}{often}"
+    often = f", met {rule.times} times within {seconds(rule.within)}" if rule.times > 1 else ""
+    return f"rule {number} of recovery.rules requires {rule.action} for {named}{often}"
 
 
 def _report_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
     if state.now < state.rules.tried.get(rule, float("-inf")) + TRIED_AGAIN:
         return
     state.rules.tried[rule] = state.now
-    state.announce("RuleDryRun", f"{seen}: {why}. It is a dry run: nothing is done.", member, warning=True)
+    state.announce(
+        "RuleDryRun",
+        f"{seen}: {why}. Nothing is done, because dryRun is set; remove it to apply the rule.",
+        member,
+        warning=True,
+    )

@@ -57,6 +57,7 @@ def dropped(state: State, member: Member, drop: PatternDropped) -> None:
     state.rules.drop(drop.pattern)
     name = f"{quoted(drop.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
     on = f": {quoted(drop.line)}" if drop.line else ""
-    state.announce("RuleDisabled", f"{name}, is disabled: on {member.id} {drop.reason}{on}.", member.id,
+    state.announce("RuleDisabled", f"{name}, is disabled until the rule is edited: on {member.id} "
+        f"{drop.reason}{on}.", member.id,
                    warning=True)  # fmt: skip
     state.mark_status()

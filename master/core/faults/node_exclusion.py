@@ -126,7 +126,7 @@ def look(state: State, why: str = "") -> None:
     for node in sorted(set(found) - set(state.exclusion.avoiding)):
         what = f"New pods avoid node {node}"
         if state.spec.is_adopted:
-            what = f"Node {node} is bad, but pods of another controller still go there until you cordon it"
+            what = f"Pods of another controller still go to the bad node {node} (cordon it to prevent that)"
         state.announce("NodeExcluded", f"{what}: {why or _why(state, node)}.", warning=True)
     for node in sorted(set(state.exclusion.avoiding) - set(found)):
         text = f"New pods may use node {node} again: the evidence against it is no longer enough."

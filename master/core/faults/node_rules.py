@@ -86,7 +86,7 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
 def _end(state: State, node: str, flag: Flag) -> None:
     del state.rules.flags[node]
     if flag.is_told:
-        state.announce("NodeRuleCleared", f"Node {node}: {flag.why.partition(' says ')[0]} no longer applies.")
+        state.announce("NodeRuleCleared", f"Node {node}: {flag.why.partition(' requires ')[0]} no longer applies.")
     if flag.action == REPLACE and state.exclusion.condemned.pop(node, None) is not None:
         node_exclusion.look(state)
     state.mark_status()

@@ -39,7 +39,7 @@ def raised(state: State, member: Member) -> str:
     given = desired if most is None else min(desired, most)
     if given <= had:
         most_text = f"maxMemory, or {DEFAULT_CAP} times the template's limit"
-        return f"it already had the maximum, {quantities.written(had)} ({most_text})"
+        return f"its replacement gets the same maximum, {quantities.written(had)} ({most_text})"
     state.faults.memory[index] = given
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
     sentence = (

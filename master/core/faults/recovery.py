@@ -94,14 +94,14 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
     member.trainer_exits += 1
     member.trainer_code = message.code
     readiness.refresh(state, member)
-    reason = f"The command of {member.id} ended with code {message.code} outside any generation: {message.reason}"
+    reason = f"The command of {member.id} ended with code {message.code} outside any generation"
     state.announce("TrainerExited", reason, member.id, warning=message.code != 0)
     codes = [m.trainer_code for m in state.members.values() if m.rank_index is not None]
     if None not in codes and len(set(codes)) == 1:
         if message.code == 0:
             generation_job_end.succeed(state)
         else:
-            generation_job_end.fail(state, message.code, f"{reason}; it ended so on every member.")
+            generation_job_end.fail(state, message.code, f"{reason}; the command of every member ended with this code.")
     elif message.code != 0 and member.trainer_exits >= state.spec.crash_loop:
         generation_job_end.fail(state, message.code, f"{reason}; this happened {member.trainer_exits} times.")
 

@@ -180,8 +180,8 @@ def no_start(state: State, blocked: list[Member]) -> str:
     """Why too few members can start, with the first of those that cannot."""
     first = min(blocked, key=lambda member: member.id)
     return (
-        f"no generation can form: {counted(len(blocked), 'member')} cannot start and {state.spec.min_members} are "
-        f"needed; {first.id}: {first.pod_reason}"
+        f"no generation can form: {counted(len(blocked), 'member')} cannot start, and a generation "
+        f"needs {counted(state.spec.min_members, 'member')}; {first.id}: {first.pod_reason}"
     )
 
 

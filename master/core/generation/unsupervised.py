@@ -53,13 +53,14 @@ def _named(members: Sequence[Member]) -> str:
 def _let_go(members: Sequence[Member]) -> str:
     return (
         f"{_named(members)} reached no master in time and {'runs' if len(members) == 1 else 'run'} unsupervised, so no "
-        f"generation forms; a pod that is recreated while it can reach this master is supervised."
+        f"generation forms. Recreate such pods once they can reach this master: then they are supervised."
     )
 
 
 def _unheard(members: Sequence[Member]) -> str:
     return (
-        f"waiting for {_named(members)}: until its sidecar reaches this master, its command may start unsupervised, so "
+        f"waiting for {_named(members)}: until a pod's sidecar reaches this master, its command may start "
+        "unsupervised, so "
         f"no generation forms"
     )
 
@@ -71,6 +72,7 @@ def _of_another_key(members: Sequence[Member]) -> str:
     recreated = "a pod that its controller recreates" if all(m.has_controller for m in members) else "a recreated pod"
     return (
         f"{names}{more} {were} created for another Outrider installation and {have} the key of its master: training "
-        f"there continues unsupervised, so no generation forms. Delete or restart {these}; {recreated} gets the key of "
+        f"in {these} continues unsupervised, so no generation forms. Delete or restart {these}; {recreated} "
+        "gets the key of "
         f"this installation."
     )

@@ -116,7 +116,10 @@ def _action_failed(state: State, event: ActionFailed) -> None:
     if isinstance(action, owner_scaling.ASKING):
         owner_scaling.failed(state, event.error)
     elif isinstance(action, SaveStatus):
-        text = f"The status could not be saved: {event.error}. The master tries again in {SAVE_AGAIN:.0f} s."
+        text = (
+            f"The status could not be saved: {event.error}. No generation starts until it is saved; the "
+            f"master retries in {SAVE_AGAIN:.0f} s."
+        )
         state.announce("StatusWriteFailed", text, warning=True)
         state.deadlines.set(("save", ""), state.now + SAVE_AGAIN)
     elif isinstance(action, CreatePod):

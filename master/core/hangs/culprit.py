@@ -158,7 +158,8 @@ def _of_waiting(
     if late and odd and not late & odd and not _have_ended(by_rank, late):
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
-            f"{names(first, nodes)} {_has(first)} not entered {where}, but by the stacks {names(second, nodes)} "
+            f"{names(first, nodes)} {_has(first)} not entered {where}, but judging by the stacks "
+            f"{names(second, nodes)} "
             f"{'is the outlier' if len(second) == 1 else 'are the outliers'}; the evidence disagrees, so no culprit is "
             f"named"
         )

@@ -65,7 +65,7 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
     is_reported = not is_sure and (progress_watch.is_counted(state) or own_limit(state, watch) is not None)
     watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_reported, is_sure)
     if is_reported:
-        request = f"The master asks its {counted(world.world_size, 'rank')} for stacks and collectives."
+        request = f"The master requests stacks and collectives from {counted(world.world_size, 'rank')}."
         text = f"{_quiet(state, watch)}. {request}"
         state.announce("HangSuspected", text, warning=True)
     for what in (COLLECTIVES, STACKS):
@@ -147,7 +147,7 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
         watch.lenient = True
         more = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
         progress_watch.drop(
-            state, watch, f"{_activity(finding)}, so the limit of an evaluation applies, {seconds(more)}"
+            state, watch, f"{_activity(finding)}; this may be an evaluation, so the limit is now {seconds(more)}"
         )
     elif phase == STEP and own is None and hangs_looks.may_take_longer(state, watch, finding, limit):
         _let_work(state, watch, finding, evidence)
@@ -166,7 +166,7 @@ def _let_work(state: State, watch: Watch, finding: Finding, evidence: list[RankE
     most = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
     text = (
         f"{_quiet(state, watch)}: {hangs_looks.at_work(finding, evidence)}. The limit is now {seconds(most)} "
-        "(--hang-after)."
+        "(--hang-after, recovery.hang)."
     )
     state.announce("SlowStep", text, warning=True)
 
@@ -183,7 +183,7 @@ def _cannot_count(state: State, watch: Watch) -> None:
         return
     state.hangs.pace.told_uncounted = True
     text = (
-        f"No rank of this job has shown a step in {seconds(state.now - watch.began)}: only steps of torch's optimizers "
+        f"No step of any rank was seen in {seconds(state.now - watch.began)}: only steps of torch's optimizers "
         f"and DataLoaders are counted. Step-based hang detection is off; stopped processes, and collectives or a "
         f"rendezvous that do not complete, are still detected."
     )
@@ -200,7 +200,7 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
         if member is not None:
             nodecheck_gate.ask(state, member, "it caused a hang")
         return
-    reason = f"{reason}. {member.id} caused a hang before, so it is replaced."
+    reason = f"{reason}. {member.id} caused a hang before, so it is replaced if a replacement is allowed."
     recovery.begin(state, KIND, reason, member)
     if state.spec.is_adopted:
         delete_pod.dismiss(state, member, f"{member.id} caused more than one hang; its controller creates another pod.")

@@ -205,7 +205,7 @@ def at_work(finding: Finding, evidence: list[RankEvidence]) -> str:
     ranks = [each for each in evidence if each.rank in finding.ranks]
     waits = f"{counted(finding.waiting, 'rank')} {'waits' if finding.waiting == 1 else 'wait'}"
     if not ranks:
-        return f"{finding.sentence}, but its ranks send bytes"
+        return f"{finding.sentence}; the ranks still send bytes"
     place = hangs_evidence.place(ranks[0].stack) if len(ranks) == 1 else ""
     is_one = len(ranks) == 1
     text = f"{culprit.names(ranks, {})} {'works' if is_one else 'work'}" + (f" at {place}" if place else "")

@@ -103,7 +103,7 @@ def drop(state: State, watch: Watch, why: str) -> None:
     suspicion, watch.suspicion = watch.suspicion, None
     look_in(state, watch)
     if suspicion is not None and suspicion.is_reported:
-        state.announce("HangCleared", f"Generation {watch.generation} does not hang: {why}.")
+        state.announce("HangCleared", f"Generation {watch.generation} does not count as hung: {why}.")
 
 
 def is_counted(state: State) -> bool:

@@ -93,7 +93,8 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
         return (f"The platform has not listed a pod {hello.member} of job {name!r} yet; the sidecar tries again.", 0.2)
     if hello.uid != member.uid:
         return (
-            f"{hello.member} is already the pod with uid {member.uid}, but this connection reports uid {hello.uid}; "
+            f"{hello.member} belongs to the pod with uid {member.uid}, but this connection comes from a pod "
+            f"with uid {hello.uid}; "
             f"only one of them can be {hello.member}.",
             -1.0,
         )
@@ -309,7 +310,7 @@ def _runs(state: State, world: World, is_new: bool) -> None:
     state.phase, state.message = "running", f"generation {world.generation} runs with {members}"
     state.mark_status()
     if is_new:
-        behind = f"; the highest step before it is {state.progress.high_step}" if state.progress.high_step else ""
+        behind = f"; the highest step so far is {state.progress.high_step}" if state.progress.high_step else ""
         who = f"{members}, {counted(world.world_size, 'rank')}" if state.spec.names_ranks else next(iter(world.places))
         state.announce("GenerationRunning", f"Generation {world.generation} runs with {who}{behind}.")
 

@@ -117,7 +117,8 @@ def _adopt(state: State, world: World) -> None:
     stages.move(state, "generation adopted")
     state.world, state.phase, state.patient = world, "running", False
     text = (
-        f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} as it runs."
+        f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} "
+        "without stopping it."
     )
     state.message = text
     state.announce("GenerationAdopted", text)
@@ -155,7 +156,7 @@ def _continue_without(state: State, missing: list[MemberId]) -> None:
         recovery.begin(state, "MemberLost", reason, None, free=True)
     elif left:
         names = " and ".join(member.id for member in left)
-        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'deleted'}."
+        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'its pod was deleted'}."
         recovery.begin(state, "MemberLeftEarly", reason, left[0], free=True)
     else:  # their loss was already reported as a fault
         lifecycle.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")
@@ -211,7 +212,7 @@ def _clear(state: State, running: set[Generation]) -> None:
     if running:
         one = f"Generation {names}, which the members run, is not the saved one"
         what = f"Members disagree on the generation ({names})" if len(running) > 1 else one
-        text = f"{what}: all of them are stopped and a new generation forms."
+        text = f"{what}: all ranks are stopped and a new generation forms."
         state.announce("GenerationMismatch", text, warning=True)
     state.message = ""
     if not state.number:  # no generation has ever begun

@@ -70,7 +70,10 @@ def note_stall(state: State, lost: float) -> None:
         state.deadlines.set(key, max(due + lost, soon))
     # a shorter pause would have made no member suspected, and without a generation the master waits for no report
     if lost >= SUSPECT_AT * state.spec.silent_after and state.world is not None:
-        text = f"The master was paused for {seconds(lost)}; it ignores the silence of members in that time."
+        text = (
+            f"The master was paused for {seconds(lost)}, so it ignores the silence of members in that time. "
+            "Check its CPU limit."
+        )
         state.announce("MasterStalled", text, warning=True)
 
 

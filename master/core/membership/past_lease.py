@@ -41,7 +41,10 @@ def may_be_done(action: Action) -> bool:
 def lapsed(state: State, event: LeaseLost) -> None:
     state.lease.lapsed = True
     if state.world is not None:  # a waiting job has nothing to lose, and there may be hundreds of them
-        text = f"{event.reason} Until then the master only restarts a generation that ends, with the same members and "
+        text = (
+            f"{event.reason} Until the Lease is renewed, the master only restarts a generation that ends, "
+            "with the same members and "
+        )
         state.announce("LeaseLost", text + "ranks; it does nothing else.", warning=True)
     readiness.stir(state)
 

@@ -164,7 +164,7 @@ def stuck(state: State, member_id: str) -> None:
 def deletion_failed(state: State, action: DeletePod, error: str, again_in: float) -> None:
     """Tries a refused deletion again later; until then a silent member may return, a dismissed one may not."""
     member = state.members.get(action.member)
-    text = f"The pod of {action.member} could not be deleted: {error}."
+    text = f"The pod of {action.member} could not be deleted: {error}. The master retries."
     state.announce("DeleteFailed", text, action.member, warning=True)
     if member is None or not member.deleting or member.grace_ends is not None:  # `stuck` looks at it again
         return

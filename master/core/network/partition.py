@@ -192,7 +192,7 @@ def _report_slow(state: State, found: list[Slow]) -> None:
         state.mark_status()
         if all(member in state.members for member in members):
             names = " and ".join(members)
-            state.announce("LinkRecovered", f"The links of {names} are as fast as the others again.", members[0])
+            state.announce("LinkRecovered", f"The slow or lossy links of {names} have recovered.", members[0])
     state.links.slow = {slow.members: slow for slow in found}
 
 

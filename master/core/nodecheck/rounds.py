@@ -319,7 +319,7 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
     in_doubt = 2 * len(faulty) > len(took_part)
     if in_doubt:
         failed = f"{len(faulty)} of {len(took_part)} members failed the node check, for example {faulty[0]}"
-        text = f"{failed} ({found[faulty[0]].reason}). No member is excluded, because they are more than half."
+        text = f"{failed} ({found[faulty[0]].reason}). No member is excluded, because more than half have failed."
         state.announce("NodeCheckInconclusive", text, warning=True)
     nodecheck_report.note_verdicts(state, check.rounds[-1], found, slow)
     _end(state)

@@ -54,13 +54,13 @@ def _queue(state: State, behind: str) -> None:
     state.placement.waits_behind, state.message = behind, ""
     state.placement.forget_losses()
     text = f"There is room for {placed} of the {counted(least, 'member')} that a generation needs"
-    text += f": the job {formation.waits_behind(state, behind)}. Its pods are deleted until then."
+    text += f": the job {formation.waits_behind(state, behind)}. The pods of this job are deleted until it is admitted."
     state.announce("WaitingForCapacity", text, warning=True)
 
 
 def _admit(state: State) -> None:
     other = formation.neighbour(state, state.placement.waits_behind)
-    state.announce("CapacityRequested", f"The job has waited behind {other}; its pods are requested again.")
+    state.announce("CapacityRequested", f"The job is no longer queued behind {other}; its pods are requested again.")
     forget(state)
 
 

@@ -42,7 +42,7 @@ def came(state: State, member: Member) -> None:
     holder = placement_rank_index.holder_of(state, member.own_index) or member
     if _waits(member) and not _gives_way(holder):
         text = f"{member.id} and {holder.id} both name rank index {member.own_index}: {holder.id} has it, and "
-        text += f"{member.id} waits until {holder.id} ends."
+        text += f"{member.id} waits until {holder.id} ends. Delete one of the two pods."
         state.announce("RankIndexConflict", text, member.id, warning=True)
 
 

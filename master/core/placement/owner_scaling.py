@@ -37,7 +37,9 @@ def sized(state: State, event: OwnerSized) -> None:
         state.placement.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
     elif event.replicas < 1:
-        state.announce("OwnerScaledByUser", "The owner of the pods was scaled to 0; the job waits for members.")
+        state.announce(
+            "OwnerScaledByUser", "The owner of the pods was scaled to 0; training continues when it is scaled up."
+        )
     else:
         _follow(state)
     readiness.note_staffing(state)

@@ -30,7 +30,10 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
     if not is_new:
         return
     where = f" on node {pod.node}" if pod.node else ""
-    text = f"{member.id} cannot start{where}: {pod.reason}. The kubelet keeps retrying; the job does not wait for it."
+    text = (
+        f"{member.id} cannot start{where}: {pod.reason}. The kubelet keeps retrying; the job does not wait "
+        f"for {member.id}."
+    )
     state.announce("PodBlocked", text, member.id, warning=True)
     if state.deadlines.at(("begin", "")) is None:
         state.deadlines.set(("begin", ""), state.now + PATIENCE * state.spec.start_patience)
@@ -45,7 +48,7 @@ def look(state: State) -> None:
     if state.stage != GATHERING or state.placement.suspended or not blocked or can_come >= least:
         return
     since = seconds(PATIENCE * state.spec.start_patience)
-    text = f"For {since} {formation.no_start(state, blocked)}. The job continues once they can start."
+    text = f"After {since}, {formation.no_start(state, blocked)}. The job continues once they can start."
     state.announce("JobCannotStart", text, warning=True)
     readiness.stir(state)
     state.mark_status()

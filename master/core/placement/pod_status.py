@@ -225,7 +225,8 @@ def _ran_alone(member: Member) -> str:
     """Why the job fails: no member was ever ready, and each relaunch would run one more script without its ranks."""
     return (
         f"The command of {member.id} has ended with code 0, and no template or launcher of any member ever connected: "
-        f"it ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start (set OUTRIDER_DEBUG=1 to "
+        "the command ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start (set "
+        "OUTRIDER_DEBUG=1 to "
         f"print why), or they did not reach a sidecar."
     )
 
@@ -250,7 +251,7 @@ def gone(state: State, event: PodGone) -> None:
         was_leaving = bool(member.leaving) and member.life == ALIVE
         _remove(state, member, GONE)
         readiness.stop_waiting_for(state, member)
-        state.announce("MemberGone", f"{member.id} is gone: {event.reason or 'deleted'}.", member.id)
+        state.announce("MemberGone", f"{member.id} is gone: {event.reason or 'its pod was deleted'}.", member.id)
         world = state.world
         if world is not None and member.id in world.places and was_leaving and not state.is_over:
             recovery.member_lost(

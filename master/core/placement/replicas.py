@@ -201,7 +201,7 @@ def _in_case(state: State, in_doubt: Collection[RankIndex]) -> str:
     is_going = set(going)
     silent = [m.id for m in holders if m.id not in is_going]
     reasons = [f"{_named(going, 'and')} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
-    reasons += [f"in case {_named(silent, 'or')} does not come back"] if silent else []
+    reasons += [f"{_named(silent, 'or')} may not come back"] if silent else []
     return ", and ".join(reasons)
 
 
@@ -242,7 +242,7 @@ def _create(
     placement_rank_index.add(state, member)
     state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     is_first = _count_creation(state, rank_index)
-    what = f"as rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
+    what = f"with rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
     reason = f"{member.id} is created {what}."
     kind = "MemberCreated" if is_first else "ReplacementCreated"
     state.announce(kind, reason, member.id)
@@ -335,7 +335,8 @@ def _give_up_if_hopeless(state: State) -> None:
     generation_job_end.fail(
         state,
         1,
-        f"{last} {len(living)} of at least {counted(least, 'member')} are left, and no replacement is allowed.",
+        f"{last} A generation needs at least {counted(least, 'member')}, but only {len(living)} can take part, "
+        "and no replacement is allowed.",
     )
 
 

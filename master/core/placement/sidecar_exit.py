@@ -54,7 +54,11 @@ def _done(state: State) -> set[str]:
 
 
 def _leave_out(state: State, member: Member) -> None:
-    what = "it is left out, and its pod is deleted" if member.has_controller else "it is left out"
+    what = (
+        "the job continues without this member, and its pod is deleted"
+        if member.has_controller
+        else "the job continues without this member"
+    )
     reason = (
         f"The sidecar of {member.id} {member.sidecar_ended} and is not restarted, so the master cannot stop the "
         f"member's ranks: {what}."

@@ -49,14 +49,14 @@ def _ask(job: PsState, moving: Task) -> None:
     """Asks a session to save; if none can, the move waits for the script's next checkpoint."""
     for task in job.of(CHIEF, WORKER):
         if session_saver.saver(task) is not None:
-            session_saver.ask(job, task, f"{moving.name} is to move to a new pod", job.spec.save_grace)
+            session_saver.ask(job, task, f"{moving.name} will move to a new pod", job.spec.save_grace)
             return
 
 
 def answered(job: PsState, task: Task, message: StateSaved) -> None:
     """Reports a failed save; a successful one is handled like any checkpoint."""
     if message.error and job.asked_to_save:
-        text = f"{task.name} could not save: {message.error}; the move waits for its next checkpoint."
+        text = f"{task.name} could not save: {message.error}; the move waits for the next checkpoint."
         job.announce("StateNotSaved", text, warning=True)
 
 

@@ -43,7 +43,7 @@ def ask(job: PsState, task: Task, why: str, within: float) -> None:
     """Asks the task's member to save within so many seconds, if it can."""
     member = saver(task)
     if member is not None:
-        reason = f"{member.id} is asked to save, because {why}."
+        reason = f"{member.id} is requested to save, because {why}."
         let(job, task, partial(_order, task.state, member, within, reason))
 
 

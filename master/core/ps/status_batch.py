@@ -56,7 +56,10 @@ def saved(job: PsState, event: StatusSaved) -> None:
 
 def failed(job: PsState, error: str) -> None:
     job.save_wanted = True
-    text = f"The status could not be saved: {error}. The master retries in {LEAST_APART:.0f} s."
+    text = (
+        f"The status could not be saved: {error}. No generation starts until it is saved; the master retries "
+        f"in {LEAST_APART:.0f} s."
+    )
     job.announce("StatusWriteFailed", text, warning=True)
     job.saved_at, job.save_due = job.now, False
 

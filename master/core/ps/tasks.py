@@ -18,7 +18,7 @@ from outrider.master.core.ps.task_adapter import catch_up, tell
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
 from outrider.master.core.state.membership import Membership
-from outrider.master.core.text import counted
+from outrider.master.core.text import counted, requested
 from outrider.wire.ids import MemberId
 
 
@@ -96,9 +96,9 @@ def scale(job: PsState, workers: int) -> None:
         text = f"Invalid size: {counted(workers, 'worker')}: job {spec.name} runs with {range_}."
         job.announce("ScaleRejected", text, warning=True)
     elif workers == job.target:
-        job.announce("ScaleRequested", f"{counted(workers, 'worker')} requested already.")
+        job.announce("ScaleRequested", f"{requested(workers, 'worker')} already.")
     else:
-        job.announce("ScaleRequested", f"{counted(workers, 'worker')} requested instead of {job.target}.")
+        job.announce("ScaleRequested", f"{requested(workers, 'worker')} instead of {job.target}.")
         job.target = workers
         job.save_wanted = True
         _fit(job)

@@ -310,7 +310,7 @@ def _keep_within(state: State) -> None:
     size, spec = limits_of(state).within(state.target), state.spec
     now = f"{spec.min_members} to {counted(spec.max_members, 'member')} now"
     state.scaling.search.settled = None
-    _change(state, size, size_policy.CONTINUE, f"The limits are {now}: {size} instead of {state.target}.")
+    _change(state, size, size_policy.CONTINUE, f"The limits are {now}: the size changes from {state.target} to {size}.")
 
 
 def is_own(state: State, replicas: int) -> bool:
@@ -336,7 +336,10 @@ def scaled_by_hand(state: State, size: int) -> None:
         state.scaling.last = state.target
     if not is_on(state):
         return
-    text = f"A user scaled the job to {counted(size, 'member')}: autoscaling pauses until it is resumed."
+    text = (
+        f"A user scaled the job to {counted(size, 'member')}: autoscaling pauses until `outrider scale JOB "
+        "auto` or an edit of spec.scaling."
+    )
     state.scaling.by_hand, state.scaling.meter = text, None
     _note(state, STOP, text)
     state.announce("ScalingPaused", text)

@@ -63,7 +63,7 @@ def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
     """Announces invalid values once per group, as lines may come every second; the status has the newest problem."""
     found = state.metrics
     invalid = " and ".join(f'{name} is "{text}"' for name, text in wrong.items())
-    problem = invalid and f"Invalid value by metrics.logPattern: {invalid}; it is ignored."
+    problem = invalid and f"Values found by metrics.logPattern are invalid and ignored: {invalid}."
     if not wrong.keys() <= found.reported:
         found.reported |= wrong.keys()
         state.announce("MetricsInvalid", f"{problem} Line: {quoted(found.line)}.", member.id, warning=True)
@@ -79,7 +79,7 @@ def dropped(state: State, member: Member, message: PatternDropped) -> None:
     state.rules.drop(message.pattern)
     on = f": {quoted(message.line)}" if message.line else ""
     name = f"metrics.logPattern {quoted(message.pattern)}"
-    _warn(state, "MetricsDisabled", f"{name} is no longer used: on {member.id} {message.reason}{on}.")
+    _warn(state, "MetricsDisabled", f"{name} is disabled until it is edited: on {member.id} {message.reason}{on}.")
 
 
 def due(state: State) -> None:

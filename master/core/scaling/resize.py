@@ -128,7 +128,7 @@ def stay(state: State, member: Member, why: str) -> None:
     member.leaving, member.leave_at, member.leaves_with_node = "", None, False
     state.deadlines.cancel(("leave", member.id))
     state.deadlines.cancel(("move", member.id))
-    state.announce("DrainCancelled", f"{member.id} need not leave: {why}.", member.id)
+    state.announce("DrainCancelled", f"{member.id} no longer has to leave: {why}.", member.id)
     readiness.wait_again(state, member)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -138,7 +138,7 @@ def stay(state: State, member: Member, why: str) -> None:
 def leave_when_replaced(state: State, member: Member, why: str) -> None:
     """Drains a member without a deadline: it stays until its replacement is ready."""
     member.leaving = why
-    text = f"{member.id} is to leave ({why}) and keeps running until its replacement is ready."
+    text = f"{member.id} has to leave ({why}) and keeps running until its replacement is ready."
     state.announce("MemberDraining", text, member.id, warning=True)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -225,7 +225,7 @@ def _save_first(state: State, world: World) -> None:
     """Requests the checkpoint that a resize waits for, unless a leaving member's replacement may be ready first."""
     is_new = world.save is None and bool(state.resize)
     if is_new and not any(_leaves(state, m) for m in world.places):
-        planned_save.holds(state, f"the generation is to {state.resize}")
+        planned_save.holds(state, f"the generation will {state.resize}")
 
 
 def _leaves(state: State, member_id: MemberId) -> bool:
@@ -234,8 +234,8 @@ def _leaves(state: State, member_id: MemberId) -> bool:
 
 
 def _replace(state: State, why: str) -> None:
-    ready = f"The replacement of a leaving member is ready: the generation is to {why}."
-    if not planned_save.holds(state, f"the generation is to {why}"):
+    ready = f"The replacement of a leaving member is ready: the generation will {why}."
+    if not planned_save.holds(state, f"the generation will {why}"):
         lifecycle.stop(state, ready)
 
 
@@ -257,14 +257,14 @@ def _until_when(state: State, world: World) -> str:
     due, member = min(ends, default=(state.now + _patience(state) if patience is None else patience, ""))
     when = "at the next finished checkpoint"
     if _is_replaced_soon(state):
-        when = "at a finished checkpoint if no replacement is on its way then,"
+        when = "at the next finished checkpoint if no replacement is starting by then,"
     if not member or (patience is not None and patience <= due):
-        unseen = ", since no save of its script was ever seen" if _saves_unseen(state) else ""
+        unseen = ", because no save of the script was ever seen" if _saves_unseen(state) else ""
         return f"{when} or in {_patience(state):.0f} s{unseen}"
     replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
     return (
-        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; if "
-        f"{replaced} ready earlier, with as many members as now"
+        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} must have left; if "
+        f"{replaced} ready earlier, the generation keeps its size"
     )
 
 
@@ -315,7 +315,7 @@ def at_checkpoint(state: State) -> None:
         return
     if state.resize and not state.restart_wanted and _is_replaced_soon(state):
         return
-    resize = f"the generation is to {state.resize}" if state.resize else ""
+    resize = f"the generation will {state.resize}" if state.resize else ""
     why = "; ".join(part for part in (resize, state.restart_wanted) if part)
     if why:
         _resize(state, f"A checkpoint of step {step} is finished: {why}.")
@@ -325,7 +325,7 @@ def patience_over(state: State) -> None:
     """Resizes without a checkpoint, after the longest wait."""
     if state.stage == RUNNING and state.resize:
         patience = f"{_patience(state):.0f} s"
-        _resize(state, f"No checkpoint was finished in {patience}: the generation is to {state.resize} without one.")
+        _resize(state, f"No checkpoint was finished in {patience}: the generation will {state.resize} without one.")
 
 
 def _resize(state: State, reason: str) -> None:
@@ -366,7 +366,11 @@ def _owner_takes(state: State, member: Member) -> bool:
 def _rests(state: State) -> str:
     """Why the job has no members for now; "" if it has."""
     return (
-        "it is suspended" if state.placement.suspended else "it waits for room" if state.placement.waits_behind else ""
+        "the job is suspended"
+        if state.placement.suspended
+        else "the job is queued"
+        if state.placement.waits_behind
+        else ""
     )
 
 

@@ -285,7 +285,7 @@ def _sentence(known: Mapping[int, Rate], size: int, top: int) -> str:
     less, more = min(size, top), max(size, top)
     return (
         f"{_makes(known, more)} and {less} {'makes' if less == 1 else 'make'} {known[less].samples:.4g}, so each "
-        f"additional member adds {gain(known, less, more):.2f} of the throughput per member at {less}"
+        f"additional member adds {gain(known, less, more):.2f} of the throughput that one member has at size {less}"
     )
 
 

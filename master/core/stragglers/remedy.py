@@ -54,7 +54,9 @@ def _announce(state: State, world: World, named: Named) -> None:
 def _over(state: State, named: Named) -> None:
     member = state.members.get(named.member)
     if member is not None:
-        text = f"{member.id} is no longer a straggler: {named.pace.factor:.2f} times the others' own time a step."
+        text = (
+            f"{member.id} is no longer a straggler: it takes {named.pace.factor:.2f} times the others' own time a step."
+        )
         state.announce("StragglerRecovered", text, member.id)
         state.mark_status()
 

@@ -62,10 +62,12 @@ def watch_sentence(world: World) -> str:
     mute = sorted(m for m, source in comparison.sources.items() if source == NO_SOURCE)
     parts = [f"compared: {', '.join(words)}"] if words else []
     if mute:
-        parts.append(f"not {', '.join(mute)}: no gloo Flight Recorder, and beside a GPU its CPU time shows nothing")
+        parts.append(
+            f"not {', '.join(mute)}: no gloo Flight Recorder, and with a GPU the CPU time does not show slowness"
+        )
     parts += [f"not {member}: {problem}" for member, problem in sorted(comparison.problems.items())]
     known = {*comparison.pace, *comparison.problems, *mute}
     silent = [member for member in world.places if member not in known]
     if silent and (words or mute):
-        parts.append(f"not {', '.join(sorted(silent))}: no window of its steps has arrived")
-    return "; ".join(parts) or "no window of steps has arrived yet: it takes a process group and torch's optimizers"
+        parts.append(f"not {', '.join(sorted(silent))}: no step times have arrived")
+    return "; ".join(parts) or "no step times have arrived yet: they need a process group and torch's optimizers"

@@ -130,7 +130,7 @@ def fill_memory(percent: str, job: str | None, member: str | None, seconds: floa
 @click.argument("job", required=False)
 @member_option
 @for_option
-@click.option("--slow", is_flag=True, help="Let the probe take five times as long, instead of die.")
+@click.option("--slow", is_flag=True, help="Let the probe take five times as long, instead of dying.")
 @or_pod(lambda pod, seconds, slow: pod.start(_fault("bad-node=slow" if slow else "bad-node", seconds)))
 def bad_node(job: str | None, member: str | None, seconds: float | None, slow: bool) -> None:
     """Let the probe of a member die in the next node check."""

@@ -28,7 +28,7 @@ def make(job: str, volume: Path, fault: chaos.Fault) -> None:
     """Inject a fault; print a line and return once it is active."""
     if fault.name.endswith("-network") and not _is_isolated(_process_of(job, volume)[0]):
         raise UserError(
-            f"{volume.name} of {job} shares this machine's network, which is not broken; "
+            f"{volume.name} of {job} shares this machine's network, which faults must not break; "
             "start the job with `outrider run --isolate`"
         )
     started = _called(job, volume, "start", str(fault))

@@ -51,7 +51,7 @@ class Network:
         """Inject a fault. Without a duration, return once it is active; else when it is over and the pod that held it
         is gone. `image` is the image of that pod, if the user chose one."""
         if self.pod["spec"].get("hostNetwork"):
-            raise UserError(f"{self} uses the network of its node, which is not broken")
+            raise UserError(f"{self} uses the network of its node, which faults must not break")
         image = image or self._installed()
         holder = holder_of(self.pod, replace(fault, seconds=fault.seconds or LONGEST), image)
         name, stays = holder["metadata"]["name"], False

@@ -25,7 +25,7 @@ POLL_SECONDS = 0.2
 def _since(value: str) -> float:
     seconds = durations.parsed(value)
     if seconds is None:
-        raise ValueError(f"must be a duration, as {durations.ALLOWED}")
+        raise ValueError(f"must be {durations.ALLOWED}")
     return seconds
 
 
@@ -67,7 +67,9 @@ def logs(
         raise UserError(chosen.why_none(name))
     earliest = None if since is None else time.time() - since
     if earliest is not None and any(not stream.is_timed for stream in found):
-        raise UserError("--since: must not be used for a job with --log-dir, whose files have no times of lines")
+        raise UserError(
+            "--since: must not be used for a job with --log-dir, whose files do not record the time of each line"
+        )
     seen: dict[Path, Stream] = {stream.path: stream for stream in found}
     lines = in_order(found, is_over=not follow)
     if earliest is not None:

@@ -32,5 +32,5 @@ def scale(job: str, replicas: int | str) -> None:
     size again."""
     master = running_master(job)
     master.post("/v1/scale", {"replicas": replicas})
-    result = "chooses its own size again" if replicas == AUTO else f"is being scaled to {replicas}"
+    result = "finds its own size again" if replicas == AUTO else f"is being scaled to {replicas}"
     click.echo(f"{master.job} {result}")

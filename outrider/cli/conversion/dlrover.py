@@ -46,7 +46,7 @@ def converted(spec: Document) -> tuple[Document, list[str]]:
     roles = filled(roles, "spec.replicaSpecs", notes, "worker")
     for name, role in roles.items():
         if str(name).lower() == "dlrover-master":
-            notes.append(f"spec.replicaSpecs.{name}: left out: one Deployment is the master of all jobs.")
+            notes.append(f"spec.replicaSpecs.{name}: not converted: one Deployment is the master of all jobs.")
             continue
         given, found = _role(str(name).lower(), mapping(role), f"spec.replicaSpecs.{name}", notes)
         made["replicaSpecs"][str(name).lower()] = given

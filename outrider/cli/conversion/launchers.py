@@ -169,7 +169,7 @@ def _is_unset(name: str, value: str, path: str, found: Found) -> bool:
     """Whether this is a flag of torchrun about sizes or the rendezvous whose value has a variable that is not set."""
     if name not in ("nnodes", *RENDEZVOUS) or "$" not in value:
         return False
-    found.notes.append(f"{path}: --{name} {value} is left out: {DROPPED.get(name, SIZES)}.")
+    found.notes.append(f"{path}: --{name} {value} is not converted: {DROPPED.get(name, SIZES)}.")
     return True
 
 
@@ -188,7 +188,7 @@ def _moved(name: str, value: str, path: str, found: Found) -> bool:
             least, _, most = value.partition(":")
             found.sizes = (least, most or least)
         case _ if name in DROPPED:
-            found.notes.append(f"{path}: --{name} is left out: {DROPPED[name]}.")
+            found.notes.append(f"{path}: --{name} is not converted: {DROPPED[name]}.")
         case _:
             return False
     return True

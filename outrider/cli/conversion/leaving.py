@@ -13,7 +13,7 @@ UNKNOWN = "it has no counterpart here"
 def left_out(given: Document, taken: Collection[str], why: Mapping[str, str], path: str) -> list[str]:
     """A note for each field that is set and not converted."""
     return [
-        f"{path}.{name}: left out: {why.get(str(name), UNKNOWN)}."
+        f"{path}.{name}: not converted: {why.get(str(name), UNKNOWN)}."
         for name, value in given.items()
         if value is not None and name not in taken
     ]
@@ -30,7 +30,7 @@ def filled(roles: Mapping[str, Document], path: str, notes: list[str], needed: s
             made[name] = {**role, "replicas": 1}
             notes.append(f"{path}.{name}.replicas: 1 instead of 0: a job must have at least one.")
         else:
-            notes.append(f"{path}.{name}: left out: it has 0 replicas.")
+            notes.append(f"{path}.{name}: not converted: it has 0 replicas.")
     return made
 
 

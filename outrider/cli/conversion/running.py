@@ -19,14 +19,15 @@ WHY = {
     "modelVersion": "the script must save its model",
     "mlflow": "the script must use the tracker itself",
     "cronPolicy": "use a CronJob that applies the document",
-    "minMembers": "set minReplicas of a role, the least members that the job trains with",
+    "minMembers": "set minReplicas of a role, the smallest number of members with which the job trains",
 }
 """What to do instead of a field of a job."""
 CARRIED = (run_policy.CLEAN, run_policy.TTL, run_policy.DEADLINE)
 MEANT = ("suspend", "backoffLimit", "schedulingPolicy")
 FIELDS = ("runPolicy", *CARRIED, *MEANT)
 WHY_SCHEDULING = {
-    "minAvailable": "set minReplicas, the least members that the job trains with, and minMember of your PodGroup",
+    "minAvailable": "set minReplicas, the smallest number of members with which the job trains, and minMember "
+    "of your PodGroup",
     "queue": "Outrider creates no PodGroup: set the queue in yours, or in a label of the template",
     "minResources": "Outrider creates no PodGroup: set it in yours",
     "scheduleTimeoutSeconds": "Outrider creates no PodGroup: set it in yours",
@@ -35,7 +36,7 @@ ROLE_FIELDS = ("replicas", "restartPolicy", "template")
 WHY_ROLE = {
     "imagePullPolicy": "set it in the containers",
     "spotReplicaSpec": "all members of a role have the same template",
-    "dependOn": "a job starts when its least members are ready, in any order",
+    "dependOn": "a job starts when minReplicas members are ready, in any order",
     "minReplicas": "set spec.elasticPolicy.minReplicas",
 }
 
@@ -58,7 +59,7 @@ def _restarts(limit: object, made: Document, path: str) -> list[str]:
     if limit is None:
         return []
     if mapping(made.get("elasticPolicy")).get("maxRestarts") is not None:
-        return [f"{path}.backoffLimit: left out: spec.elasticPolicy.maxRestarts limits the restarts."]
+        return [f"{path}.backoffLimit: not converted: spec.elasticPolicy.maxRestarts limits the restarts."]
     made["maxRestarts"] = limit
     return [
         f"{path}.backoffLimit: converted to spec.maxRestarts, which limits in-place restarts; set restartLimit of a "

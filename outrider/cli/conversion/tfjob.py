@@ -15,7 +15,7 @@ ROLES = {each: each for each in ("ps", "worker", "chief", "evaluator")} | {"mast
 SPECS = "tfReplicaSpecs"
 WHY = {
     "successPolicy": "a job succeeds when its chief succeeds; without a chief, when all workers succeed",
-    "enableDynamicWorker": "set maxReplicas of the workers to their most",
+    "enableDynamicWorker": "set maxReplicas of the workers to their maximum number",
 }
 
 

@@ -102,7 +102,7 @@ def _lost(faults: list[Mapping[str, Any]], now: datetime) -> str:
     """The time that the faults have cost, or, while training has not resumed, the time since the last one."""
     if faults[-1]["seconds_lost"] is None:
         since = (now - datetime.fromisoformat(faults[-1]["time"])).total_seconds()
-        return f"losing for {clock(max(0.0, since))}"
+        return f"no new step for {clock(max(0.0, since))}"
     return f"{clock(sum(fault['seconds_lost'] or 0.0 for fault in faults))} lost"
 
 

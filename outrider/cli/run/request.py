@@ -63,7 +63,7 @@ class Request:
         metavar="N|MIN:MAX", parse=size_flags.parsed_members
     )
     nproc_per_node: Processes | None = flag(
-        "Worker processes per member. Default: as the command's own launcher says, else 1.",
+        "Worker processes per member. Default: the value of the command's own launcher, else 1.",
         metavar="N|auto|gpu|cpu", parse=size_flags.parsed_processes
     )
     spares: int = flag(
@@ -76,7 +76,7 @@ class Request:
     )
 
     max_restarts: int | None = flag(
-        "In-place restarts per job; 30 minutes without a fault give one back. Default: 10.",
+        "In-place restarts per job; one is regained per 30 minutes without a fault. Default: 10.",
         metavar="N", type=BUDGET, spec=True
     )
     max_relaunches: int | None = flag(
@@ -84,7 +84,7 @@ class Request:
         metavar="N", type=BUDGET, spec=True
     )
     silent_after: float | None = flag(
-        "Seconds of silence after which a member is left out; more on a busy machine. Default: 3.",
+        "Exclude a member after SECONDS of silence; a busy machine needs more. Default: 3.",
         metavar="SECONDS", type=SILENCE, parse=float, spec=True
     )
     hang_after: SpecFields = flag(
@@ -104,7 +104,7 @@ class Request:
         metavar="FILE", type=PATH, parse=rule_file.rules_of, absent=(), spec=True
     )
     require_resume: bool = flag(
-        "Fail the job if its script has saved a checkpoint but begins at step 0 again.",
+        "Fail the job if its script has saved a checkpoint but starts at step 0 again.",
         is_flag=True, spec=True
     )
 
@@ -121,11 +121,11 @@ class Request:
         metavar="DIR", type=PATH, parse=job_dirs.absolute
     )
     save_signal: str = flag(
-        "Send ranks SIGNAL before planned moves; the script's own handler saves. As SIGUSR1.",
+        "Send SIGNAL, such as SIGUSR1, to the ranks before planned moves; the script's handler saves.",
         metavar="SIGNAL", parse=checkpoints_save_signal.parsed, absent="", spec=True
     )
     atomic_save: str | None = flag(
-        "Save files atomically: if two fit on the disk (true), never, or else fail (required).",
+        "Save files atomically: if the disk has room for two (true), never (false), or fail without room (required).",
         metavar="true|false|required", type=click.Choice(["true", "false", "required"])
     )
 

@@ -141,7 +141,7 @@ def _check_chaos(given: Request, members: Members) -> None:
     if not given.network_check:
         impossible[chaos.BAD_NODE] = "only the node check notices it; give --network-check too"
     if given.limits is None:
-        shared = "members share this machine's own network, which is not broken; give --isolate too"
+        shared = "members share this machine's own network, which faults must not break; give --isolate too"
         impossible |= dict.fromkeys(chaos.NETWORK, shared)
     for each in given.chaos:
         if wrong := chaos.wrong_for(each, members.most, impossible):

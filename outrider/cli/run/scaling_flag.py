@@ -75,5 +75,5 @@ def _gain(text: str) -> float:
 def _seconds(name: str, text: str) -> float:
     seconds = durations.parsed(text)
     if seconds is None:
-        raise ValueError(f"{name}={text!r}: must be a duration, as {durations.ALLOWED}")
+        raise ValueError(f"{name}={text!r}: must be {durations.ALLOWED}")
     return seconds

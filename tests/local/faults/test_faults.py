@@ -228,7 +228,7 @@ def a_member_that_is_cut_off_stops_its_rank_by_itself_and_joins_again(job: Train
     finally:
         for pid in frozen:
             kill(pid, signal.SIGCONT)
-    event = job.event("MemberIsolated", mark, f"{victim} reports: this member is cut off: neither the master nor")
+    event = job.event("MemberIsolated", mark, f"{victim} reports: this member was cut off: neither the master nor")
     assert event["member"] == victim
     _, new = job.training(SIZE, after=restart)
     assert members(new) == members(world)

@@ -55,7 +55,7 @@ def a_member_that_writes_the_line_of_a_rule_is_replaced(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark, victim = job.mark(), members(world)[1]
     job.order(1, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
-    event = job.event("MemberFailed", mark, f"Rank 1 on {victim}", "rule 3 of recovery.rules says replace")
+    event = job.event("MemberFailed", mark, f"Rank 1 on {victim}", "rule 3 of recovery.rules requires replace")
     assert event["member"] == victim
     _, new = job.training(SIZE, after=restart)
     assert victim not in members(new)

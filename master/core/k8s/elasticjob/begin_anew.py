@@ -116,7 +116,7 @@ def judged(
     if adopts.get("kind") in ENDLESS:
         return Retry(
             f"job {name!r} is over (reason: see the message of its ElasticJob); new pods of {owner} wait until its "
-            f"template changes (a StatefulSet: kubectl rollout restart) or until {start_again}",
+            f"template changes (a StatefulSet: kubectl rollout restart) or until you run: {start_again}",
             LOOK_AGAIN,
         )
     if adopts.get("kind") in READ and made == UNREADABLE:

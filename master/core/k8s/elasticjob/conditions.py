@@ -53,7 +53,9 @@ def conditions_of(
     faults = document.get("faults") or ()
     why_restarting = faults[-1].get("kind") if faults else "Restarting"
     size = document.get("world") or 0
-    running = counted(size, "member") if _has_ps(job) else f"generation {document.get('generation')}, {size} ranks"
+    running = (
+        counted(size, "member") if _has_ps(job) else f"generation {document.get('generation')}, {counted(size, 'rank')}"
+    )
     is_true = {
         RUNNING: (phase == RUNNING, "GenerationRunning", running),
         RESTARTING: (phase == RESTARTING, str(why_restarting), message),
@@ -102,9 +104,10 @@ def _why_unreachable(members: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
     named = ", ".join(members[:NAMED]) + more
     which = "runs, but its sidecar has" if len(members) == 1 else "run, but their sidecars have"
-    return "NeverConnected", f"{named} {which} never connected to the master; {CHECK}, and that it has a sidecar"[
-        :MESSAGE
-    ]
+    return (
+        "NeverConnected",
+        f"{named} {which} never reached the master; {CHECK}. Also check that the pod has a sidecar"[:MESSAGE],
+    )
 
 
 def _why_failed(job: Document, phase: str, message: str) -> str:
@@ -142,7 +145,7 @@ def _scheduled(
     placed = sum(1 for pod in those if pod.node)
     needed = f"{least} {'is' if least == 1 else 'are'} needed"
     noun = "member" if len(roles) > 1 else "worker"
-    text = f"{placed} of {counted(len(those), noun)} {'has' if len(those) == 1 else 'have'} a node, {needed}"
+    text = f"{placed} of {counted(len(those), noun)} {'has' if len(those) == 1 else 'have'} a node; {needed}"
     if placed >= least:
         return "Scheduled", True, f"Enough{noun.capitalize()}s", text
     no_room = next((pod for pod in those if pod.unschedulable), None)

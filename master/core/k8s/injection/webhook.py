@@ -187,7 +187,7 @@ def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, mod
 
 def _begins(place: Place, may: str) -> str:
     if place.alone_after is None:
-        return "if its sidecar cannot reach a master, the pod waits and its log says so every minute"
+        return "if its sidecar cannot reach a master, the pod waits and logs the reason every minute"
     return f"if its sidecar cannot reach a master within {place.alone_after:g} s, it runs unsupervised: {may}"
 
 
@@ -215,7 +215,10 @@ def _what_would_prevent_it(spec: Document, trainer: Document) -> Iterator[str]:
         yield f"without /bin/sh in the image {image} the container cannot start"
         yield f"without Python 3.8 or later in the image {image} the command runs unsupervised"
     else:
-        yield f"if the entrypoint of the image {image} is not Python, or Python with -I, -E or -S, it runs unsupervised"
+        yield (
+            f"if the entrypoint of the image {image} is not Python, or is Python with -I, -E or -S, it runs "
+            "unsupervised"
+        )
     own = [trainer.get(field) for field in ("command", "args", "lifecycle", "livenessProbe", "readinessProbe")]
     if _names_pid_1(json.dumps(own)):
         yield "the trainer seems to use pid 1, which is the pause container's in the shared process namespace"

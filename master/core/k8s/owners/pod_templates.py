@@ -12,7 +12,7 @@ JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 WITH_TEMPLATE = ("Job", "StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "ReplicationController")
 NAMED_LATER = {
-    "CronJob": "each of its Jobs is a job of its own and gets its name when it is created; only the webhook can "
+    "CronJob": "each Job that it creates is a separate job without a name until then; only the webhook can "
     "inject their pods",
     "PodTemplate": "the controller that uses it gives the job its name; only the webhook can inject the pods",
 }

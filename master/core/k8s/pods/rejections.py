@@ -62,7 +62,8 @@ def _of_checkpoint_memory(size: int, path: str, container: Document) -> str:
     if path and not size:
         return required(
             _noted(CHECKPOINT_MEMORY),
-            f"saves to {CHECKPOINT_PATH} {path} are kept in memory; set its size, for example 2Gi (ElasticJob: "
+            f"saves to {CHECKPOINT_PATH} {path} are stored in memory; set the size of that memory, for example "
+            "2Gi (ElasticJob: "
             f"spec.checkpointMemory for spec.checkpointPath)",
         )
     name = container.get("name", "")

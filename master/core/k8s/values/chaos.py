@@ -128,7 +128,7 @@ def armed(text: str) -> Armed:
             invalid(
                 "",
                 text,
-                "must be a fault such as cpu-load=90@rank-index=1; allowed belongs into the annotations "
+                "must be a fault such as cpu-load=90@rank-index=1; allowed belongs in the annotations "
                 "of the pod template",
             )
         )

@@ -89,7 +89,7 @@ def test_a_file_newer_than_all_memories_is_loaded(make: Callable[..., Trainer], 
     trainer.agent.expect("exited")
     assert said(tmp_path) == [[None], [2]]
     reported = trainer.agent.expect(lambda line: line.get("word") == "state loaded")["sentence"]
-    assert "is newer than the newest copy in all memories" in reported
+    assert "is newer than the newest copy that all members have in memory" in reported
 
 
 def test_without_a_file_there_is_no_checkpoint_whatever_is_in_memory(

@@ -36,7 +36,7 @@ def test_jobs_are_converted_and_other_documents_are_printed_unchanged() -> None:
     assert (job["apiVersion"], job["kind"]) == ("outrider.dev/v1alpha1", "ElasticJob")
     assert job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]["command"] == ["torchrun", "t.py"]
     assert service["kind"] == "Service"
-    assert "outrider: mnist: spec.optimizeMode: left out" in done.stderr
+    assert "outrider: mnist: spec.optimizeMode: not converted" in done.stderr
 
 
 @pytest.mark.parametrize(

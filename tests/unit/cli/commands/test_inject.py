@@ -155,7 +155,7 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
         "  - the pod stays BestEffort: our containers have no requests and no limits",
         "  - without /bin/sh in the image train:1 the container cannot start",
         "  - without Python 3.8 or later in the image train:1 the command runs unsupervised",
-        "  - if its sidecar cannot reach a master, the pod waits and its log says so every minute",
+        "  - if its sidecar cannot reach a master, the pod waits and logs the reason every minute",
         '  - the webhook changes the pod only with the label outrider.dev/inject: "true" on the pod, or enabled on its '
         "namespace",
     ]

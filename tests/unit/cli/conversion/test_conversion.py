@@ -98,7 +98,7 @@ def test_a_job_of_kubeflow_with_its_run_policy() -> None:
     assert problems(made) == []
     assert any(note.startswith("spec.elasticPolicy.metrics: ignored") for note in notes)
     for field in ("spec.runPolicy.managedBy", "spec.runPolicy.schedulingPolicy.queue", "spec.runPolicy.backoffLimit"):
-        assert any(note.startswith(f"{field}: left out: ") for note in notes), field
+        assert any(note.startswith(f"{field}: not converted: ") for note in notes), field
 
 
 def test_fields_of_kubedl_beside_its_roles_become_its_run_policy() -> None:
@@ -141,7 +141,7 @@ def test_the_flags_of_launchers_go_into_the_spec(command: list[str]) -> None:
     assert spec["maxRestarts"] == 3
     assert (worker["minReplicas"], worker["maxReplicas"], worker["replicas"]) == (3, 4, 4)
     assert worker["restartLimit"] == 3
-    assert any("--rdzv_conf is left out" in note for note in notes)
+    assert any("--rdzv_conf is not converted" in note for note in notes)
     assert problems(made) == []
     text = " ".join(worker["template"]["spec"]["containers"][0]["command"])
     assert "dlrover" not in text
@@ -189,7 +189,7 @@ def test_each_field_without_a_counterpart_is_noted() -> None:
         "replicaSpecs.worker.autoScale",
         "replicaSpecs.dlrover-master",
     ):
-        assert any(note.startswith(f"spec.{field}: left out: ") for note in notes), field
+        assert any(note.startswith(f"spec.{field}: not converted: ") for note in notes), field
 
 
 def torchrun(command: list[str]) -> tuple[list[str], str]:
@@ -301,7 +301,7 @@ def test_a_command_may_be_cut_in_command_and_args() -> None:
 def test_only_rendezvous_flags_with_unset_variables_are_removed_from_torchrun(command: list[str], becomes: str) -> None:
     changed, notes = torchrun(command)
     assert " ".join(changed) == becomes
-    assert ("is left out" in notes) == (changed != command)
+    assert ("is not converted" in notes) == (changed != command)
     assert ("$RANK is not set here" in notes) == ("t.py $RANK" in becomes)
 
 
@@ -335,7 +335,7 @@ def test_a_role_without_members_is_left_out_but_there_are_always_workers() -> No
         kubeflow(pytorchReplicaSpecs={"Master": role(1, CONTAINER), "Worker": role(0, CONTAINER)}, elasticPolicy={})
     )
     assert list(made["spec"]["replicaSpecs"]) == ["master"]
-    assert "spec.pytorchReplicaSpecs.Worker: left out: it has 0 replicas." in notes
+    assert "spec.pytorchReplicaSpecs.Worker: not converted: it has 0 replicas." in notes
     job = dlrover(["python", "t.py"], distributionStrategy="ParameterServerStrategy")
     job["spec"]["replicaSpecs"]["worker"]["replicas"] = 0
     job["spec"]["replicaSpecs"]["ps"] = role(0, CONTAINER)
@@ -356,7 +356,7 @@ def test_a_tfjob_is_a_job_with_parameter_servers() -> None:
     sizes = {name: each["replicas"] for name, each in made["spec"]["replicaSpecs"].items()}
     assert sizes == {"ps": 2, "worker": 3, "chief": 1, "evaluator": 1}
     assert problems(made) == []
-    assert any(note.startswith("spec.successPolicy: left out: ") for note in notes)
+    assert any(note.startswith("spec.successPolicy: not converted: ") for note in notes)
     assert list(converted(tfjob(Chief=1)).document["spec"]["replicaSpecs"]) == ["worker"]
 
 
@@ -388,7 +388,7 @@ def test_fields_of_the_server_are_dropped_and_fields_of_the_user_are_named() -> 
     assert made["metadata"]["annotations"] == {"a": "b"}
     for path in ("metadata.finalizers", "spec.cronPolicy", "spec.whatever",
                  "spec.pytorchReplicaSpecs.Worker.spotReplicaSpec"):  # fmt: skip
-        assert any(note.startswith(f"{path}: left out: ") for note in notes), path
+        assert any(note.startswith(f"{path}: not converted: ") for note in notes), path
     assert not any("uid" in note for note in notes)
 
 

@@ -28,7 +28,7 @@ def test_a_stopped_job_saves_its_state_first() -> None:
     play.tell(StopAsked("by `outrider stop`"))
     assert play.stage == "running"
     assert reasons(play, "SaveRequested") == [
-        "worker-0 is asked to save the script's state, because the job is stopped: by `outrider stop`."
+        "worker-0 is requested to save the script's state, because the job is stopped: by `outrider stop`."
     ]
     assert play.until(lambda: play.is_over) < 1.0
     assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
@@ -163,7 +163,7 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     play.until_next(3)
     (request,) = play.sent(SaveState)
     assert request.member == "worker-0"
-    assert reasons(play, "SaveRequested")[0].endswith("because the generation is to replace worker-1 by worker-3.")
+    assert reasons(play, "SaveRequested")[0].endswith("because the generation will replace worker-1 by worker-3.")
     assert play["worker-0"].base == play.highest_step, "nothing is repeated"
 
 

@@ -55,7 +55,7 @@ def test_before_the_end_every_rank_is_asked_and_the_next_save_counts() -> None:
     assert [each.member for each in requests] == ["worker-0", "worker-1", "worker-2"]
     assert {each.message.signal for each in requests} == {"SIGUSR1"}
     assert reasons(play, "SaveRequested") == [
-        "Every rank is asked by SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
+        "Every rank receives SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
     ]
     assert play.until(lambda: play.is_over) < 1.0
     (saved,) = reasons(play, "StateSaved")

@@ -165,7 +165,7 @@ def test_the_user_of_another_controllers_pods_learns_to_cordon_the_node() -> Non
         play.until_next(3)
     (event,) = play.announced("NodeExcluded")
     assert event.reason.startswith(
-        "Node b is bad, but pods of another controller still go there until you cordon it: 2 inc"
+        "Pods of another controller still go to the bad node b (cordon it to prevent that): 2 inc"
     )
 
 

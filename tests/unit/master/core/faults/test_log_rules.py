@@ -47,7 +47,7 @@ def test_a_member_is_replaced_for_a_line_and_the_reason_names_rule_rank_and_line
     assert (finish.member, finish.message.exit_code) == ("worker-1", 1)  # type: ignore[union-attr]
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     assert [f.reason for f in play.faults()] == [
-        'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error": rule 2 of recovery.rules says replace for '
+        'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error": rule 2 of recovery.rules requires replace for '
         'logPattern "uncorrectable ECC".'
     ]
     assert play.restarts_used() == 0
@@ -146,8 +146,8 @@ def test_a_dry_run_reports_what_would_be_done() -> None:
     play.run(10)
     (event,) = play.announced("RuleDryRun")
     assert event.reason == (
-        'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error" (4 such lines): rule 1 of recovery.rules says '
-        'replace for logPattern "uncorrectable ECC". It is a dry run: nothing is done.'
+        'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error" (4 such lines): rule 1 of recovery.rules requires '
+        'replace for logPattern "uncorrectable ECC". Nothing is done, because dryRun is set; remove it to apply the rule.'
     )
     assert play.is_running(2)
     assert play.generation.number == 1

@@ -99,7 +99,7 @@ def test_memory_doubles_each_time_up_to_the_cap_and_then_the_cap_is_reported() -
         run_out(play, member)
         play.run(2)
     assert made(play) == [("worker-2", 1, 1400), ("worker-3", 1, 2000), ("worker-4", 1, 2000)]
-    assert "it already had the maximum, 2000Mi (maxMemory" in play.faults()[-1].reason
+    assert "its replacement gets the same maximum, 2000Mi (maxMemory" in play.faults()[-1].reason
     play.crash("worker-4", signal=9, out_of_memory=True)
     play.run(5)
     assert play.ended() is not None

@@ -47,7 +47,7 @@ def test_members_of_a_node_are_replaced_elsewhere_and_train_until_then() -> None
     (met,) = play.announced("NodeRuleMet")
     assert (
         met.reason
-        == "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. Members there: worker-1."
+        == "Node b: rule 1 of recovery.rules requires replaceNode for GpuUnhealthy=True. Members there: worker-1."
     )
     assert play.restarts_used() == 0
     assert not play.announced("MemberFailed")
@@ -100,7 +100,7 @@ def test_a_rule_may_end_the_job_or_restart_in_place() -> None:
     play = trains(by_condition("fail"))
     play.tell(UNHEALTHY)
     play.until(lambda: play.ended() is not None, 30)
-    assert play.message == "Node b: rule 1 of recovery.rules says fail for GpuUnhealthy=True."
+    assert play.message == "Node b: rule 1 of recovery.rules requires fail for GpuUnhealthy=True."
     play = trains(by_condition("restart"))
     play.tell(UNHEALTHY)
     play.until_next(3)
@@ -178,7 +178,7 @@ def test_a_pod_without_a_controller_stays_and_is_reported() -> None:
     assert not play.deleted()
     assert not play.sent(Finish)
     (event,) = play.announced("PodNotDeleted")
-    assert event.reason.startswith("worker-1 must be replaced (node b: rule 1 of recovery.rules says replace")
+    assert event.reason.startswith("worker-1 must be replaced (node b: rule 1 of recovery.rules requires replace")
 
 
 def test_a_rule_about_a_node_may_require_several_matches() -> None:
@@ -191,7 +191,7 @@ def test_a_rule_about_a_node_may_require_several_matches() -> None:
     play.until_next(3)
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     assert play.announced("NodeRuleMet")[0].reason.startswith(
-        "Node b: rule 1 of recovery.rules says replace for GpuUnhealthy=True, 2 times within 600 s."
+        "Node b: rule 1 of recovery.rules requires replace for GpuUnhealthy=True, 2 times within 600 s."
     )
 
 
@@ -202,7 +202,7 @@ def test_a_dry_run_about_a_node_is_reported_each_time_it_begins_to_apply_but_not
     play.run(61)
     play.tell(UNHEALTHY)
     assert [event.reason for event in play.announced("RuleDryRun")] == 2 * [
-        "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. It is a dry run: nothing is done."
+        "Node b: rule 1 of recovery.rules requires replaceNode for GpuUnhealthy=True. Nothing is done, because dryRun is set; remove it to apply the rule."
     ]
     play.run(20)
     assert play.is_running(3)
@@ -236,7 +236,7 @@ def test_if_there_is_no_room_for_a_replacement_the_next_checkpoint_shrinks_the_j
     play.tell(replace(play.pod(play["worker-3"]), phase="pending", unschedulable=True))
     play.save("worker-0")
     (resized,) = play.announced("ResizeStarted")
-    assert resized.reason.endswith("is finished: the generation is to shrink from 3 to 2 members.")
+    assert resized.reason.endswith("is finished: the generation will shrink from 3 to 2 members.")
 
 
 def test_a_rule_applies_to_an_older_pod_when_it_is_scheduled_to_the_node() -> None:

@@ -33,7 +33,7 @@ def test_a_rule_may_end_the_job_with_the_scripts_own_traceback() -> None:
     play.crash("worker-1", code=1, error="ValueError", message="bad label 17")
     play.until(lambda: play.ended() is not None, 10)
     (failed,) = play.announced("JobFailed")
-    assert "rule 1 of recovery.rules says fail for exit code 1" in failed.reason
+    assert "rule 1 of recovery.rules requires fail for exit code 1" in failed.reason
     assert ("traceback", "Traceback …") in failed.detail
 
 
@@ -66,7 +66,7 @@ def test_a_member_is_replaced_if_a_rule_requires_it_and_its_pod_stays() -> None:
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     assert not play.deleted()
     assert [f.reason for f in play.faults()] == [
-        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules says replace for exit code 13."
+        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules requires replace for exit code 13."
     ]
 
 
@@ -108,7 +108,7 @@ def test_an_exit_that_a_rule_restarts_names_the_rule() -> None:
     play.crash("worker-1", code=14)
     (event,) = play.announced("WorkerExited")
     assert event.reason == (
-        "Rank 1 on worker-1 exited with code 14: rule 1 of recovery.rules says restart for exit code 14."
+        "Rank 1 on worker-1 exited with code 14: rule 1 of recovery.rules requires restart for exit code 14."
     )
 
 
@@ -150,7 +150,7 @@ def test_a_rule_is_skipped_until_it_has_matched_often_enough_and_then_counts_aga
     play.until_next(3)
     (failed,) = play.announced("MemberFailed")
     assert failed.member == "worker-1"
-    assert "rule 1 of recovery.rules says replace for exit code 13, 3 times within 100 s." in failed.reason
+    assert "rule 1 of recovery.rules requires replace for exit code 13, 3 times within 100 s." in failed.reason
     play.run(1)
     assert [whose for _rule, whose, _at in play.handed_over()["hits"]] == ["worker-2"]
 
@@ -205,7 +205,7 @@ def test_a_dry_run_is_reported_and_skipped() -> None:
     play.until_next(3)
     (event,) = play.announced("RuleDryRun")
     assert event.reason == (
-        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules says fail for exit code 13. It is a dry run: "
+        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules requires fail for exit code 13. It is a dry run: "
         "nothing is done."
     )
     assert play.announced("MemberFailed")[0].member == "worker-1"

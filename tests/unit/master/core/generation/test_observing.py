@@ -247,6 +247,6 @@ def test_the_action_of_a_rule_is_reported() -> None:
     play.crash("worker-1", signal=None, code=3)
     play.run(5)
     said = "\n".join(would(play))
-    assert "Would end the job as failed: Node b: rule 2 of recovery.rules says fail for taint maintenance" in said
+    assert "Would end the job as failed: Node b: rule 2 of recovery.rules requires fail for taint maintenance" in said
     assert "Would fail worker-1: " in said
     assert play.ended() is None

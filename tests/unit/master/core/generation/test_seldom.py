@@ -333,7 +333,7 @@ def test_a_running_generation_is_reported_with_the_highest_step_before_it() -> N
     play.crash("worker-0")
     play.until_next(2)
     assert play.announced("GenerationRunning")[1].reason == (
-        "Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 20."
+        "Generation 1.2 runs with 2 members, 2 ranks; the highest step so far is 20."
     )
 
 

@@ -82,9 +82,9 @@ def test_a_resize_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
     assert [a.reason for a in play.announced("ResizePending")] == [
         "The generation will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; if its replacement is ready earlier, with as many members as now.",
+        "has to be gone; if its replacement is ready earlier, the generation keeps its size.",
         "The generation will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; if the replacements are ready earlier, with as many members as now.",
+        "has to be gone; if the replacements are ready earlier, the generation keeps its size.",
     ]
     assert play.until_next(3) < 4.0, "the replacements came first"
 
@@ -155,7 +155,7 @@ def test_a_running_generation_is_reported_once_with_the_step_before_it() -> None
     play.until_next(2)
     play.run(5.0)
     reported = [a.reason for a in play.announced("GenerationRunning")]
-    assert reported[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
+    assert reported[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step so far is 30."]
 
 
 def test_a_generation_of_one_member_is_reported_in_the_singular() -> None:

@@ -156,7 +156,7 @@ def test_a_member_whose_node_comes_back_before_its_replacement_stays() -> None:
     play.tell(GONE)
     play.tell(READY)
     assert play.announced("DrainCancelled")[0].reason == (
-        "worker-1 need not leave: node node-2 is part of the cluster again."
+        "worker-1 no longer has to leave: node node-2 is part of the cluster again."
     )
     play.run(60)
     assert not play.deleted()

@@ -82,7 +82,7 @@ def test_a_ps_that_has_the_requested_resources_again_stays_and_the_new_pod_is_de
     play.save("chief-0")
     play.run(5)
     assert play.announced("DrainCancelled")[0].reason == (
-        "ps-0 need not leave: its container has the requested resources."
+        "ps-0 no longer has to leave: its container has the requested resources."
     )
     assert play.deleted() == ["ps-1"]
     assert (play.holder("ps").id, stopped(play)) == ("ps-0", set())

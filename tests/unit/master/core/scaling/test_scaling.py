@@ -79,7 +79,7 @@ def test_a_resize_waits_a_minute_if_no_save_is_ever_seen() -> None:
     goes_on_from_what_no_save_was_seen_of(play)
     play.tell(ScaleRequested(1))
     (event,) = play.announced("ResizePending")
-    assert event.reason.endswith("checkpoint or in 60 s, since no save of its script was ever seen.")
+    assert event.reason.endswith("checkpoint or in 60 s, because no save of the script was ever seen.")
     assert 59 < play.until_running(1, 65) < 62
     assert "No checkpoint was finished in 60 s" in play.announced("ResizeStarted")[-1].reason
 

@@ -311,9 +311,9 @@ def test_the_explanation_of_an_indexed_job() -> None:
         "outrider-token, shareProcessNamespace",
         "the pod stays Guaranteed: our containers have requests 100m of cpu, 96Mi of memory and limits 100m of cpu, "
         "96Mi of memory",
-        "if the entrypoint of the image train:1 is not Python, or Python with -I, -E or -S, it runs unsupervised",
+        "if the entrypoint of the image train:1 is not Python, or is Python with -I, -E or -S, it runs unsupervised",
         "restartPolicy is Never: if the template or launcher dies, the whole pod fails and is replaced",
-        "if its sidecar cannot reach a master, the pod waits and its log says so every minute",
+        "if its sidecar cannot reach a master, the pod waits and logs the reason every minute",
     )
 
 

@@ -98,7 +98,7 @@ def test_only_the_trainer_is_armed() -> None:
         ("hang@rank-index=0", "hang can only be injected while the job runs; must be cpu-load=PERCENT@rank-index=N or"),
         (
             "allowed",
-            "must be a fault such as cpu-load=90@rank-index=1; allowed belongs into the annotations of",
+            "must be a fault such as cpu-load=90@rank-index=1; allowed belongs in the annotations of",
         ),
         ("cpu-load=90@rank-index=4", "rank-index must be between 0 and 3"),
         (
