@@ -191,7 +191,7 @@ def the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone(job: 
 
     assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cut-network:3600s undone\n"
     assert not holders(job)
-    job.event("MemberIsolated", f"{job.member(pod)} reports: this member is cut off: neither the", after=mark)
+    job.event("MemberIsolated", f"{job.member(pod)} reports: this member was cut off: neither the", after=mark)
     job.event("MemberReturned", job.member(pod), after=mark)
     job.training(6, after=restart)
     assert job.keeps(before)
@@ -205,7 +205,7 @@ def a_pod_that_is_cut_off_and_healed_in_time_comes_back_and_says_why_it_stopped(
         job.training(None, after=restart)
         stopped(job, victim)
     why = f"{job.member(victim)} reports: this member was cut off: neither the master nor"
-    job.event("MemberIsolated", why, "this member is cut off", after=mark)
+    job.event("MemberIsolated", why, "this member was cut off", after=mark)
     job.event("MemberReturned", job.member(victim), after=mark)
     assert job.uids()[victim] == before
     job.training(6, after=restart)

@@ -152,7 +152,7 @@ class Laws:
         wanted = master.wanted()
         member = master.member(action.member)
         dismissed = member is not None and bool(member.leaving)
-        if member is not None and member.leaving == "it waits for room":
+        if member is not None and member.leaving == "the job is queued":
             return  # it gives its pods back, and asks again where that failed
         others = [p for p in world.platform.pods.values() if p is not pod and p.there and not p.deleting]
         if not dismissed:

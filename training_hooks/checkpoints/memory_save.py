@@ -280,8 +280,8 @@ def _too_big(error):
     needed = error.slots * (error.needed + arena.PAGE) + 2 * arena.PAGE
     return (
         "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory "
-        "(--checkpoint-memory) must be at "
-        "least %s" % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(needed))
+        "(--checkpoint-memory) must be at least %s"
+        % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(needed))
     )
 
 

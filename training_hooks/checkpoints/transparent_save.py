@@ -315,8 +315,7 @@ def too_big(needed, divided):
     needed_memory = 2 * (needed + arena.PAGE) + 2 * arena.PAGE
     return (
         "the state has %s, but a slot of the checkpoint memory has %s; with %d slots checkpointMemory "
-        "(--checkpoint-memory) must be at least "
-        "%s; until then torch.save writes to storage before it returns"
+        "(--checkpoint-memory) must be at least %s; until then torch.save writes to storage before it returns"
         % (mebibytes(needed), mebibytes(arena.room(divided)), divided.slots, mebibytes(needed_memory))
     )
 

@@ -213,8 +213,7 @@ class Book:
         if again:
             sentence = (
                 "epoch %d starts over: %d of its %d samples were used before the loaded checkpoint and are "
-                "trained on again "
-                "(use elasticData of the job, or outrider run --elastic-data, to continue after them)"
+                "trained on again (use elasticData of the job, or outrider run --elastic-data, to continue after them)"
             )
             self.report(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
 

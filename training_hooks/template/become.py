@@ -131,7 +131,8 @@ def describe(start, why, first):
 
 
 def reason_of(why, first):
-    reason = "the template has imported %d modules; %s" % (len(first.done), why)
+    count = len(first.done)
+    reason = "the template has imported %d module%s; %s" % (count, "" if count == 1 else "s", why)
     return "; ".join([reason] + first.notes)
 
 

@@ -290,7 +290,7 @@ class Early:
         dotted, imported = node.module or "", [alias.name for alias in node.names]
         if node.level:
             if package is None:
-                raise Stopped("line %d: a relative import in a script" % node.lineno)
+                raise Stopped("early imports end at line %d, which is a relative import in a script" % node.lineno)
             base = package.split(".")[: len(package.split(".")) - node.level + 1]
             self._read_local(".".join(base + ([dotted] if dotted else [])), imported)
             meaning = None

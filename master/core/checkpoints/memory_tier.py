@@ -170,9 +170,8 @@ def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: 
     """Announces once a job that replicas do not fit: later generations will hardly differ."""
     sentence = (
         f"{holder}, with {counted(room, 'local rank')}, has no room for replicas of the {ranks} local ranks of "
-        f"{owner}: sharded "
-        f"checkpoints are not replicated in memory if members have different numbers of local ranks, and when a member "
-        f"is lost all ranks resume from storage"
+        f"{owner}: sharded checkpoints are not replicated in memory if members have different numbers of local ranks, "
+        f"and when a member is lost all ranks resume from storage"
     )
     if all(note.sentence != sentence for note in state.checkpoints.data_notes):
         data_position.add(state, "ReplicationSkipped", sentence)

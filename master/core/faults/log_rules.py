@@ -57,7 +57,6 @@ def dropped(state: State, member: Member, drop: PatternDropped) -> None:
     state.rules.drop(drop.pattern)
     name = f"{quoted(drop.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
     on = f": {quoted(drop.line)}" if drop.line else ""
-    state.announce("RuleDisabled", f"{name}, is disabled until the rule is edited: on {member.id} "
-        f"{drop.reason}{on}.", member.id,
-                   warning=True)  # fmt: skip
+    text = f"{name}, is disabled until the rule is edited: on {member.id} {drop.reason}{on}."
+    state.announce("RuleDisabled", text, member.id, warning=True)
     state.mark_status()

@@ -95,7 +95,7 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
     member.trainer_code = message.code
     readiness.refresh(state, member)
     reason = f"The command of {member.id} ended with code {message.code} outside any generation"
-    state.announce("TrainerExited", reason, member.id, warning=message.code != 0)
+    state.announce("TrainerExited", f"{reason}.", member.id, warning=message.code != 0)
     codes = [m.trainer_code for m in state.members.values() if m.rank_index is not None]
     if None not in codes and len(set(codes)) == 1:
         if message.code == 0:

@@ -60,8 +60,7 @@ def _let_go(members: Sequence[Member]) -> str:
 def _unheard(members: Sequence[Member]) -> str:
     return (
         f"waiting for {_named(members)}: until a pod's sidecar reaches this master, its command may start "
-        "unsupervised, so "
-        f"no generation forms"
+        f"unsupervised, so no generation forms"
     )
 
 
@@ -73,6 +72,5 @@ def _of_another_key(members: Sequence[Member]) -> str:
     return (
         f"{names}{more} {were} created for another Outrider installation and {have} the key of its master: training "
         f"in {these} continues unsupervised, so no generation forms. Delete or restart {these}; {recreated} "
-        "gets the key of "
-        f"this installation."
+        f"gets the key of this installation."
     )

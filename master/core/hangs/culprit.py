@@ -159,9 +159,8 @@ def _of_waiting(
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
             f"{names(first, nodes)} {_has(first)} not entered {where}, but judging by the stacks "
-            f"{names(second, nodes)} "
-            f"{'is the outlier' if len(second) == 1 else 'are the outliers'}; the evidence disagrees, so no culprit is "
-            f"named"
+            f"{names(second, nodes)} {'is the outlier' if len(second) == 1 else 'are the outliers'}; the evidence "
+            f"disagrees, so no culprit is named"
         )
         return Finding(text, is_certain=True)
     if late:

@@ -94,8 +94,7 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     if hello.uid != member.uid:
         return (
             f"{hello.member} belongs to the pod with uid {member.uid}, but this connection comes from a pod "
-            f"with uid {hello.uid}; "
-            f"only one of them can be {hello.member}.",
+            f"with uid {hello.uid}; only one of them can be {hello.member}.",
             -1.0,
         )
     if hello.version > PROTOCOL_VERSION:

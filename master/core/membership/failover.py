@@ -156,7 +156,8 @@ def _continue_without(state: State, missing: list[MemberId]) -> None:
         recovery.begin(state, "MemberLost", reason, None, free=True)
     elif left:
         names = " and ".join(member.id for member in left)
-        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'its pod was deleted'}."
+        deleted = "its pod was deleted" if len(left) == 1 else "their pods were deleted"
+        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or deleted}."
         recovery.begin(state, "MemberLeftEarly", reason, left[0], free=True)
     else:  # their loss was already reported as a fault
         lifecycle.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")

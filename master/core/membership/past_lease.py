@@ -42,10 +42,10 @@ def lapsed(state: State, event: LeaseLost) -> None:
     state.lease.lapsed = True
     if state.world is not None:  # a waiting job has nothing to lose, and there may be hundreds of them
         text = (
-            f"{event.reason} Until the Lease is renewed, the master only restarts a generation that ends, "
-            "with the same members and "
+            f"{event.reason} Until the Lease is renewed, the master only restarts a generation that ends, with the "
+            "same members and ranks; it does nothing else."
         )
-        state.announce("LeaseLost", text + "ranks; it does nothing else.", warning=True)
+        state.announce("LeaseLost", text, warning=True)
     readiness.stir(state)
 
 

@@ -34,8 +34,7 @@ AGAIN = 60.0
 NO_SIDECAR = (
     'it has no sidecar: its template lacks the label outrider.dev/inject: "true" and its namespace the label '
     "outrider.dev/inject: enabled, or the webhook did not respond when the pod was created. Its trainer runs "
-    "unsupervised; correct "
-    "the labels if needed, then recreate the pod"
+    "unsupervised; correct the labels if needed, then recreate the pod"
 )
 CHECK = (
     "check that NetworkPolicies allow TCP port 7070 from the pod to outrider-system (egress and ingress), and that the "

@@ -226,8 +226,7 @@ def _ran_alone(member: Member) -> str:
     return (
         f"The command of {member.id} has ended with code 0, and no template or launcher of any member ever connected: "
         "the command ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start (set "
-        "OUTRIDER_DEBUG=1 to "
-        f"print why), or they did not reach a sidecar."
+        "OUTRIDER_DEBUG=1 to print why), or they did not reach a sidecar."
     )
 
 

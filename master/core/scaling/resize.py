@@ -365,13 +365,9 @@ def _owner_takes(state: State, member: Member) -> bool:
 
 def _rests(state: State) -> str:
     """Why the job has no members for now; "" if it has."""
-    return (
-        "the job is suspended"
-        if state.placement.suspended
-        else "the job is queued"
-        if state.placement.waits_behind
-        else ""
-    )
+    if state.placement.suspended:
+        return "the job is suspended"
+    return "the job is queued" if state.placement.waits_behind else ""
 
 
 def _has_to_leave(member: Member) -> bool:

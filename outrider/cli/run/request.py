@@ -121,11 +121,11 @@ class Request:
         metavar="DIR", type=PATH, parse=job_dirs.absolute
     )
     save_signal: str = flag(
-        "Send SIGNAL, such as SIGUSR1, to the ranks before planned moves; the script's handler saves.",
+        "Send ranks SIGNAL, such as SIGUSR1, before planned moves; the script's handler saves.",
         metavar="SIGNAL", parse=checkpoints_save_signal.parsed, absent="", spec=True
     )
     atomic_save: str | None = flag(
-        "Save files atomically: if the disk has room for two (true), never (false), or fail without room (required).",
+        "Save files atomically: if two fit on the disk (true), else fail (required), or never (false).",
         metavar="true|false|required", type=click.Choice(["true", "false", "required"])
     )
 

@@ -90,7 +90,7 @@ async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Pa
         status, said = await asking
         if "refused" in answer:
             assert (status, api.events[1:]) == (409, [RestartRejected("train.py line 1: no")])
-            assert said["error"] == "the restart is refused, the job continues training: train.py line 1: no"
+            assert said["error"] == "the restart is refused, and no rank was stopped: train.py line 1: no"
         else:
             assert (status, api.events[1:]) == (202, [RestartRequested(False)])
 

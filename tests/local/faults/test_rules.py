@@ -25,7 +25,7 @@ def a_dry_run_of_a_rule_is_told_and_training_goes_on(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(1, "print('this is a test run of rules')")
-    event = job.event("RuleDryRun", mark, "Rank 1 on", 'wrote "this is a test run of rules": rule 1', "says fail")
+    event = job.event("RuleDryRun", mark, "Rank 1 on", 'wrote "this is a test run of rules": rule 1', "requires fail")
     assert event["member"] == members(world)[1]
     job.training(SIZE, more=30)
     again, same = job.now()

@@ -145,7 +145,8 @@ def _scheduled(
     placed = sum(1 for pod in those if pod.node)
     needed = f"{least} {'is' if least == 1 else 'are'} needed"
     noun = "member" if len(roles) > 1 else "worker"
-    text = f"{placed} of {counted(len(those), noun)} {'has' if len(those) == 1 else 'have'} a node; {needed}"
+    verb = "has" if placed == 1 or len(those) == 1 else "have"
+    text = f"{placed} of {counted(len(those), noun)} {verb} a node; {needed}"
     if placed >= least:
         return "Scheduled", True, f"Enough{noun.capitalize()}s", text
     no_room = next((pod for pod in those if pod.unschedulable), None)

@@ -48,7 +48,7 @@ def _warning(name: str, container: Document) -> str:
     word = "DANGER: " if holds_keys else ""
     return (
         f"{word}containers share processes: a trainer that runs as root or as its user can read {opened} of "
-        f"{name[:63]} and signal it; to permit that, set the annotation {SHARES}"
+        f"{name[:63]} and signal it; permit that by annotation {SHARES}"
     )
 
 

@@ -63,8 +63,7 @@ def _of_checkpoint_memory(size: int, path: str, container: Document) -> str:
         return required(
             _noted(CHECKPOINT_MEMORY),
             f"saves to {CHECKPOINT_PATH} {path} are stored in memory; set the size of that memory, for example "
-            "2Gi (ElasticJob: "
-            f"spec.checkpointMemory for spec.checkpointPath)",
+            f"2Gi (ElasticJob: spec.checkpointMemory for spec.checkpointPath)",
         )
     name = container.get("name", "")
     limit = memory_limit({"spec": {"containers": [container]}}, name)

@@ -201,8 +201,8 @@ def test_misuse_raises_an_error_with_the_valid_values(make: Callable[..., Traine
         "path: Invalid value: 7: must be a file name (str or os.PathLike)",
         "path: Invalid value: 'folder/': must name a file, not a folder",
         "the state cannot be pickled: RuntimeError: not me",
-        "the state has 13 MiB, but a slot of the checkpoint memory has 4 MiB; with 2 slots checkpointMemory must be at "
-        "least 25 MiB",
+        "the state has 13 MiB, but a slot of the checkpoint memory has 4 MiB; with 2 slots checkpointMemory "
+        "(--checkpoint-memory) must be at least 25 MiB",
         "sharded: Forbidden: a script saves either sharded states or states equal on all ranks, not both",
         "sharded: Invalid value: True: the state in memory was saved with sharded=False",
     ]

@@ -139,7 +139,7 @@ def test_before_the_first_step_there_is_nothing_to_save(make: Callable[..., Trai
 def test_a_rank_without_registered_state_gets_no_request(make: Callable[..., Trainer]) -> None:
     trainer = make("import time\ntime.sleep(600)\n")
     trainer.start()
-    assert "no rank here offers to save its state" in saved(trainer)["error"]
+    assert "no rank of this member can save its state" in saved(trainer)["error"]
 
 
 def test_a_sidecar_that_reconnects_gets_the_offer_again(make: Callable[..., Trainer]) -> None:

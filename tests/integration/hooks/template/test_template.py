@@ -369,7 +369,7 @@ def test_a_module_that_reads_its_rank_while_it_is_imported_is_imported_by_each_r
     trainer = make("train.py", PYTHONPATH=f"{HOOKS_PATH}:{site}", OUTRIDER_NPROC="2", RANK="7")
     line = trainer.announced()
     assert line["rung"] == "T0"
-    assert "flash is left to the worker processes: it reads RANK while it is imported" in line["rung_reason"]
+    assert "flash is imported by each worker process: it reads RANK while it is imported" in line["rung_reason"]
     trainer.start(2)
     for _ in range(2):
         assert trainer.agent.expect("exited")["code"] == 0, trainer.read()

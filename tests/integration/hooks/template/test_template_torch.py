@@ -199,7 +199,7 @@ def test_a_package_beside_the_script_that_torch_would_import_is_left_to_the_work
     (tmp_path / "sympy").mkdir()
     (tmp_path / "sympy" / "__init__.py").write_text("WHO = 'mine'\n")
     trainer = cold("import torch\nimport sympy\nprint('WHO', sympy.WHO)\n")
-    assert "torch._dynamo is left to the worker processes" in trainer.announced()["rung_reason"]
+    assert "torch._dynamo is imported by each worker process" in trainer.announced()["rung_reason"]
     trainer.start()
     trainer.agent.expect("exited")
     assert "WHO mine" in trainer.read()

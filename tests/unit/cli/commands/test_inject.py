@@ -190,7 +190,7 @@ def test_a_pod_with_the_label_gets_no_hint_about_it() -> None:
         ({"metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": "false"}}},
          'its label outrider.dev/inject is "false"'),
         ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
-         "each of its Jobs is a job of its own"),
+         "each Job that it creates is a separate job"),
         ({"kind": "Deployment", "spec": {"template": TEMPLATE}},
          "metadata.annotations[outrider.dev/max]: Required value"),
         ({"kind": "PodTemplate", "template": TEMPLATE, "spec": None},

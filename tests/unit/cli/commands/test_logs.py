@@ -58,7 +58,7 @@ def test_since_leaves_out_older_lines(logs: Path) -> None:
     now = time.time()
     written(logs, 1, 0, (now - 300, b"old\n"), (now - 5, b"new\n"))
     assert outrider("train", "--since", "1m", "--rank", "0", "--generation", "1").output == "new\n"
-    assert "--since soon: must be a duration" in outrider("train", "--since", "soon").output
+    assert "--since soon: must be a number of seconds" in outrider("train", "--since", "soon").output
 
 
 def test_the_newer_half_of_a_full_file_is_kept_and_read_in_order(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

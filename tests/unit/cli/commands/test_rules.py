@@ -34,14 +34,14 @@ def test_the_output_shows_which_lines_match_which_rule_and_what_it_would_do(tmp_
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
         "line 2: step 3 NaN",
-        '  rule 1 of recovery.rules requires fail for logPattern "step (?P<step>\\d+) NaN". It is a dry run: '
-        "nothing is done.",
+        '  rule 1 of recovery.rules requires fail for logPattern "step (?P<step>\\d+) NaN". Nothing is done, '
+        "because dryRun is set; remove it to apply the rule.",
         "line 4: CUDA error: uncorrectable ECC",
         '  rule 2 of recovery.rules requires replaceNode for logPattern "uncorrectable ECC".',
         "line 5: NCCL timed out",
         "  It is counted; the rule does nothing yet.",
         "line 6: NCCL timed out",
-        '  rule 3 of recovery.rules requires restart for logPattern "timed out", 2 times within 3600 s.',
+        '  rule 3 of recovery.rules requires restart for logPattern "timed out", met 2 times within 3600 s.',
         "line 7: NCCL timed out",
         "  It is counted; the rule does nothing yet.",
         'rule 1: 1 line "step (?P<step>\\d+) NaN"',

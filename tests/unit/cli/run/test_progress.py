@@ -33,7 +33,9 @@ def test_a_running_job_shows_its_rate_loss_size_checkpoint_and_what_faults_cost(
 def test_while_a_fault_costs_time_the_line_says_for_how_long() -> None:
     fault = document()["faults"][0] | {"seconds_lost": None, "time": (NOW - timedelta(seconds=6)).isoformat()}
     line = Progress().line(document(phase="restarting", faults=[fault]), 60.0, NOW)
-    assert line == "digits · restarting · step 1,240 · 2 ranks, generation 1.2 · 1 fault, losing for 6 s · 1 m 00 s"
+    assert (
+        line == "digits · restarting · step 1,240 · 2 ranks, generation 1.2 · 1 fault, no new step for 6 s · 1 m 00 s"
+    )
 
 
 def test_steps_that_are_made_again_give_no_negative_rate() -> None:

@@ -283,7 +283,7 @@ def test_when_the_master_is_back_it_hears_why_and_the_member_is_ready_for_the_ne
     play.tell(MasterDisconnected(), WorkersStopped(FIRST), PortFound(2001))
     hello = only(play.tell(MasterConnected()), Hello)
     assert (hello.running.number, hello.highest, hello.finished) == (0, FIRST, False)
-    assert "this member is cut off" in hello.isolated
+    assert "this member was cut off" in hello.isolated
     ready = only(play.said(Welcome(1)), Ready)
     assert (ready.port, ready.after) == (2001, FIRST)
     play.tell(start(2, FIRST, neighbours=(ONE, TWO)))

@@ -104,7 +104,9 @@ def test_shards_are_not_replicated_between_unequal_members_and_it_is_reported_on
         play.run(2.0)
     assert kept(play) == [-1, -1, -1]
     (reason,) = reasons(play, "ReplicationSkipped")
-    assert reason.startswith("worker-2, with 1 local rank, has no room for replicas of the 2 local ranks of worker-1: sharded ")
+    assert reason.startswith(
+        "worker-2, with 1 local rank, has no room for replicas of the 2 local ranks of worker-1: sharded "
+    )
     (note,) = play.status()["data"]["notes"]
     assert note["sentence"] == reason.rstrip(".")
     assert held(play) == {"worker-0": {3}, "worker-1": {0}, "worker-2": set()}

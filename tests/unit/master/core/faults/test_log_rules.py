@@ -147,7 +147,8 @@ def test_a_dry_run_reports_what_would_be_done() -> None:
     (event,) = play.announced("RuleDryRun")
     assert event.reason == (
         'Rank 1 on worker-1 wrote "CUDA: uncorrectable ECC error" (4 such lines): rule 1 of recovery.rules requires '
-        'replace for logPattern "uncorrectable ECC". Nothing is done, because dryRun is set; remove it to apply the rule.'
+        'replace for logPattern "uncorrectable ECC". Nothing is done, because dryRun is set; remove it to apply the '
+        "rule."
     )
     assert play.is_running(2)
     assert play.generation.number == 1
@@ -193,8 +194,8 @@ def test_a_pattern_that_is_too_slow_is_disabled_and_reported_once() -> None:
         play.say(play[member], dropped)
     (event,) = play.announced("RuleDisabled")
     assert event.reason == (
-        '"(a+)+$", the logPattern of rule 1 of recovery.rules, is disabled: on worker-0 it took more than 50 '
-        'ms of CPU for one line: "aaab".'
+        '"(a+)+$", the logPattern of rule 1 of recovery.rules, is disabled until the rule is edited: on worker-0 '
+        'it took more than 50 ms of CPU for one line: "aaab".'
     )
     writes(play, "worker-1", "(a+)+$")
     play.run(1)

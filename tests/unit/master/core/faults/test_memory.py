@@ -103,7 +103,7 @@ def test_memory_doubles_each_time_up_to_the_cap_and_then_the_cap_is_reported() -
     play.crash("worker-4", signal=9, out_of_memory=True)
     play.run(5)
     assert play.ended() is not None
-    assert "it already had the maximum" in play.message
+    assert "its replacement gets the same maximum" in play.message
 
 
 def test_a_later_replacement_for_another_reason_has_as_much_memory() -> None:

@@ -191,7 +191,7 @@ def test_a_rule_about_a_node_may_require_several_matches() -> None:
     play.until_next(3)
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     assert play.announced("NodeRuleMet")[0].reason.startswith(
-        "Node b: rule 1 of recovery.rules requires replace for GpuUnhealthy=True, 2 times within 600 s."
+        "Node b: rule 1 of recovery.rules requires replace for GpuUnhealthy=True, met 2 times within 600 s."
     )
 
 
@@ -202,7 +202,8 @@ def test_a_dry_run_about_a_node_is_reported_each_time_it_begins_to_apply_but_not
     play.run(61)
     play.tell(UNHEALTHY)
     assert [event.reason for event in play.announced("RuleDryRun")] == 2 * [
-        "Node b: rule 1 of recovery.rules requires replaceNode for GpuUnhealthy=True. Nothing is done, because dryRun is set; remove it to apply the rule."
+        "Node b: rule 1 of recovery.rules requires replaceNode for GpuUnhealthy=True. Nothing is done, because "
+        "dryRun is set; remove it to apply the rule."
     ]
     play.run(20)
     assert play.is_running(3)
@@ -218,9 +219,9 @@ def test_a_checkpoint_before_the_replacement_is_ready_does_not_shrink_the_job() 
     play.tell(UNHEALTHY)
     (pending,) = play.announced("ResizePending")
     assert pending.reason == (
-        "The generation will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way "
-        "then, or in 295 s, when worker-1 has to be gone; if its replacement is ready earlier, with as "
-        "many members as now."
+        "The generation will shrink from 3 to 2 members, at the next finished checkpoint if no replacement is "
+        "starting by then, or in 295 s, when worker-1 must have left; if its replacement is ready earlier, the "
+        "generation keeps its size."
     )
     play.save("worker-0")
     assert play.is_running(3)

@@ -79,7 +79,7 @@ def test_a_rule_may_exclude_the_node() -> None:
     play.until_next(2)
     made = [a for a in play.actions if isinstance(a, CreatePod)]
     assert (made[-1].member, made[-1].avoid) == ("worker-2", ("b",))
-    assert "says replaceNode" in play.announced("NodeExcluded")[0].reason
+    assert "requires replaceNode" in play.announced("NodeExcluded")[0].reason
 
 
 def test_more_than_half_of_the_nodes_are_never_excluded() -> None:
@@ -150,7 +150,7 @@ def test_a_rule_is_skipped_until_it_has_matched_often_enough_and_then_counts_aga
     play.until_next(3)
     (failed,) = play.announced("MemberFailed")
     assert failed.member == "worker-1"
-    assert "rule 1 of recovery.rules requires replace for exit code 13, 3 times within 100 s." in failed.reason
+    assert "rule 1 of recovery.rules requires replace for exit code 13, met 3 times within 100 s." in failed.reason
     play.run(1)
     assert [whose for _rule, whose, _at in play.handed_over()["hits"]] == ["worker-2"]
 
@@ -205,8 +205,8 @@ def test_a_dry_run_is_reported_and_skipped() -> None:
     play.until_next(3)
     (event,) = play.announced("RuleDryRun")
     assert event.reason == (
-        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules requires fail for exit code 13. It is a dry run: "
-        "nothing is done."
+        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules requires fail for exit code 13. Nothing "
+        "is done, because dryRun is set; remove it to apply the rule."
     )
     assert play.announced("MemberFailed")[0].member == "worker-1"
     assert play.ended() is None

@@ -84,9 +84,10 @@ def test_pods_that_cannot_start_and_are_needed_are_counted_at_once() -> None:
     play = begun(2)
     for number in range(2):
         waits(play, number, NO_IMAGE, cannot_start=True)
-    assert play.message == f"no generation can form: 2 members cannot start and 2 are needed; worker-0: {NO_IMAGE}"
+    needed = "a generation needs 2 members"
+    assert play.message == f"no generation can form: 2 members cannot start, and {needed}; worker-0: {NO_IMAGE}"
     come(play, 0)
-    assert play.message.startswith("no generation can form: 1 member cannot start and 2 are needed; worker-1: ErrImage")
+    assert play.message.startswith(f"no generation can form: 1 member cannot start, and {needed}; worker-1: ErrImage")
     come(play, 1)
     assert play.stage == "committing"
 

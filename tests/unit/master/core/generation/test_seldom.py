@@ -147,9 +147,7 @@ def test_commands_that_all_end_the_same_way_outside_any_generation_end_the_job_w
     exits(play, "worker-0", code)
     assert play.ended() is None
     (reported,) = play.announced("TrainerExited")
-    assert reported.reason == (
-        f"The command of worker-0 ended with code {code} outside any generation: it is no training script"
-    )
+    assert reported.reason == f"The command of worker-0 ended with code {code} outside any generation."
     assert reported.severity == ("warning" if code else "normal")
     exits(play, "worker-1", code)
     play.until(lambda: play.ended() is not None, 5)
@@ -157,7 +155,7 @@ def test_commands_that_all_end_the_same_way_outside_any_generation_end_the_job_w
     assert end is not None
     assert end.exit_code == code
     if code:
-        assert end.reason.endswith("; it ended so on every member.")
+        assert end.reason.endswith("; the command of every member ended with this code.")
 
 
 def test_commands_that_end_with_different_codes_do_not_end_the_job() -> None:

@@ -266,7 +266,7 @@ def test_if_collectives_still_start_the_limit_of_an_evaluation_applies() -> None
     play.hang("worker-1", trains_on(), trains_on())
     play.until(lambda: bool(play.announced("HangCleared")), 100)
     assert (
-        "still start collectives, this may be an evaluation, so the limit is now 600 s"
+        "still start collectives; this may be an evaluation, so the limit is now 600 s"
         in play.announced("HangCleared")[0].reason
     )
     play.run(400)

@@ -82,9 +82,9 @@ def test_a_resize_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
     assert [a.reason for a in play.announced("ResizePending")] == [
         "The generation will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; if its replacement is ready earlier, the generation keeps its size.",
+        "must have left; if its replacement is ready earlier, the generation keeps its size.",
         "The generation will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
-        "has to be gone; if the replacements are ready earlier, the generation keeps its size.",
+        "must have left; if the replacements are ready earlier, the generation keeps its size.",
     ]
     assert play.until_next(3) < 4.0, "the replacements came first"
 
@@ -143,7 +143,7 @@ def test_a_replacement_of_a_silent_member_may_prove_not_to_be_needed() -> None:
     play = running(3, 3)
     play.freeze("worker-1")
     play.until(lambda: bool(play.announced("ReplacementCreated")), 30.0)
-    assert play.announced("ReplacementCreated")[0].reason.endswith("in case worker-1 does not come back.")
+    assert play.announced("ReplacementCreated")[0].reason.endswith("worker-1 may not come back.")
 
 
 def test_a_running_generation_is_reported_once_with_the_step_before_it() -> None:

@@ -124,7 +124,7 @@ def test_a_command_that_ends_with_0_before_any_member_was_ready_has_run_without_
     play.tell(ends(play, "worker-1"))
     play.until(lambda: play.ended() is not None)
     assert play.exit_code == 1
-    assert "it ran alone, without RANK and WORLD_SIZE" in play.announced("JobFailed")[0].reason
+    assert "the command ran alone, without RANK and WORLD_SIZE" in play.announced("JobFailed")[0].reason
 
 
 def test_a_new_master_learns_from_the_members_if_they_were_ever_ready() -> None:

@@ -53,7 +53,7 @@ def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_reported_o
         assert answer is not None
         assert answer.retry_after == -1.0
         assert answer.reason == (
-            f"worker-1 is already the pod with uid {uid}, but this connection reports uid {other}; "
+            f"worker-1 belongs to the pod with uid {uid}, but this connection comes from a pod with uid {other}; "
             "only one of them can be worker-1."
         )
     assert len(play.announced("SidecarRejected")) == 2
@@ -231,5 +231,7 @@ def test_a_pause_of_the_master_is_reported_with_its_length() -> None:
     play.now += 20.0
     play.tell(Stalled(20.0))
     (reported,) = play.announced("MasterStalled")
-    assert reported.reason == "The master was paused for 20 s; it ignores the silence of members in that time."
+    assert reported.reason == (
+        "The master was paused for 20 s, so it ignores the silence of members in that time. Check its CPU limit."
+    )
     assert reported.severity == "warning"

@@ -13,9 +13,9 @@ from tests.unit.master.core.play import Actor, Play, job, running
 LONG = 1200.0
 """Seconds longer than any patience with a silent pod."""
 SENTENCE = (
-    "train-0, train-1 were created for another Outrider installation and have the key of its master: training there "
-    "continues unsupervised, so no generation forms. Delete or restart these pods; a pod that its controller recreates "
-    "gets the key of this installation."
+    "train-0, train-1 were created for another Outrider installation and have the key of its master: training in "
+    "these pods continues unsupervised, so no generation forms. Delete or restart these pods; a pod that its "
+    "controller recreates gets the key of this installation."
 )
 
 

@@ -55,7 +55,7 @@ def test_a_member_without_a_sidecar_is_reported_as_such() -> None:
     play.tell(pod)
     play.run(34)
     (event,) = play.announced("SidecarCannotReachMaster")
-    assert event.reason.startswith("train-1 has run for 30 s, but it has no sidecar: neither its template has ")
+    assert event.reason.startswith("train-1 has run for 30 s, but it has no sidecar: its template lacks the label ")
 
 
 def test_no_generation_forms_while_a_silent_pod_may_start_unsupervised_and_it_is_not_deleted() -> None:

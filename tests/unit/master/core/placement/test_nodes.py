@@ -376,7 +376,7 @@ def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_r
     assert (
         event.reason
         == f"worker-2 cannot start on node node-2: {PULL}: not found. The kubelet keeps retrying; the job does not "
-        "wait for it."
+        "wait for worker-2."
     )
     assert play.member("worker-2")["blocked"] == f"{PULL}: not found", "the first says the most"
     come(play, 0)
@@ -405,7 +405,7 @@ def test_a_job_whose_pods_cannot_start_reports_it_and_does_not_fail() -> None:
     waits(play, 1)
     play.run(pod_blocked.PATIENCE * play.spec.start_patience + 1)
     (event,) = play.announced("JobCannotStart")
-    assert "2 members cannot start and 2 are needed" in event.reason
+    assert "2 members cannot start, and a generation needs 2 members" in event.reason
     assert f"worker-0: {PULL}: not found" in play.message
     play.run(3600)
     assert len(play.announced("JobCannotStart")) == 1

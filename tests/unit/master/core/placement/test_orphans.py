@@ -37,7 +37,7 @@ def test_its_pod_is_deleted_and_the_generation_stopped_in_the_step_in_which_the_
     (event,) = play.announced("SidecarExited")
     assert event.reason == (
         "The sidecar of worker-1 ended with exit code 137 and is not restarted, so the master cannot stop the member's "
-        "ranks: it is left out, and its pod is deleted."
+        "ranks: the job continues without this member, and its pod is deleted."
     )
 
 

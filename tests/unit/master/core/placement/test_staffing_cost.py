@@ -92,7 +92,7 @@ def test_spares_for_many_suspected_members_are_requested_in_linear_time() -> Non
 
     made = listed(in_doubt(FEW))
     assert len(made) == FEW
-    assert all("in case worker-0 or worker-1 or" in pod.reason and "or 92 others does" in pod.reason for pod in made)
+    assert all("spare: worker-0 or worker-1 or" in pod.reason and "or 92 others may not" in pod.reason for pod in made)
     assert_linear(lambda members: lambda: listed(in_doubt(members)))
 
 

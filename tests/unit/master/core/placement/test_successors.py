@@ -158,7 +158,8 @@ def test_two_pods_that_name_the_same_rank_index_and_stay_are_reported() -> None:
     play.run(10.0)
     (event,) = play.announced("RankIndexConflict")
     assert event.reason == (
-        "other-1 and train-1-old both name rank index 1: train-1-old has it, and other-1 waits until train-1-old ends."
+        "other-1 and train-1-old both name rank index 1: train-1-old has it, and other-1 waits until train-1-old ends. "
+        "Delete one of the two pods."
     )
     assert ranks(play) == {"train-0-old": 0, "train-1-old": 1}
     play.lose("train-1-old")

@@ -26,7 +26,7 @@ def test_a_chief_that_has_to_leave_saves_when_its_replacement_is_ready_and_gives
     assert play.sent(SaveState) == [], "what is made until its replacement is there would not be in it"
     play.until(lambda: play.is_running() and play.holder("chief").id == "chief-1")
     (request,) = play.announced("SaveRequested")
-    assert request.reason == "chief-0 is asked to save, because it has to leave (SIGTERM)."
+    assert request.reason == "chief-0 is requested to save, because it has to leave (SIGTERM)."
     order = next(number for number, action in enumerate(play.actions) if action in play.sent(SaveState))
     kinds = [type(action).__name__ for action in play.actions[:order]]
     assert "Stop" not in kinds

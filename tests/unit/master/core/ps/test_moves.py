@@ -116,7 +116,7 @@ def test_a_chief_that_can_be_asked_to_saves_before_a_ps_moves() -> None:
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-1")
     assert [a.member for a in play.sent(SaveState)] == ["chief-0"]
     assert play.announced("SaveRequested")[0].reason == (
-        "chief-0 is asked to save, because ps-0 is to move to a new pod."
+        "chief-0 is requested to save, because ps-0 will move to a new pod."
     )
     assert "the checkpoint of step" in play.announced("PsMigrationStarted")[0].reason
 
@@ -126,7 +126,7 @@ def test_a_chief_that_could_not_save_makes_its_next_checkpoint_and_the_ps_moves_
     play.offer("chief-0", error="AbortedError: the ps is away")
     resized(play, "memory 8Gi")
     play.run(10)
-    assert "the move waits for its next checkpoint" in play.announced("StateNotSaved")[0].reason
+    assert "the move waits for the next checkpoint" in play.announced("StateNotSaved")[0].reason
     assert play.holder("ps").id == "ps-0"
     play.save("chief-0")
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-1")

@@ -182,7 +182,7 @@ def test_limits_that_exclude_the_current_size_are_kept_and_are_not_a_users_reque
     play.tell(SpecChanged(replace(play.spec, **limits)))  # type: ignore[arg-type]
     until(play, size, 60)
     assert not play.announced("ScalingPaused")
-    assert any(f"{size} instead of 4" in event.reason for event in play.announced("ScaleDecided"))
+    assert any(f"from 4 to {size}" in event.reason for event in play.announced("ScaleDecided"))
     play.run(300)
     assert limits.get("min_members", 1) <= play.wanted() <= limits.get("max_members", 8)
     assert play.wanted() % limits.get("node_unit", 1) == 0

@@ -121,7 +121,7 @@ def test_a_pattern_that_is_too_slow_is_not_sent_to_later_generations() -> None:
     play = running(1, metrics_pattern=PATTERN)
     actor = play["worker-0"]
     play.say(actor, PatternDropped(actor.highest, PATTERN, "it took more than 50 ms of CPU for one line", "aaaa"))
-    assert "no longer used: on worker-0 it took more than 50 ms" in str(metrics_status(play)["problem"])
+    assert "is disabled until it is edited: on worker-0 it took more than 50 ms" in str(metrics_status(play)["problem"])
     play.crash("worker-0")
     play.until_next(1)
     assert play.sent(Start)[-1].message.patterns == ()  # type: ignore[union-attr]

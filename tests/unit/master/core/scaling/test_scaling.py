@@ -89,7 +89,7 @@ def test_it_waits_no_longer_from_when_that_is_known() -> None:
     play.tell(ScaleRequested(1))
     assert play.announced("ResizePending")[-1].reason.endswith("at the next finished checkpoint or in 600 s.")
     goes_on_from_what_no_save_was_seen_of(play)
-    assert "in 60 s, since no save" in play.announced("ResizePending")[-1].reason
+    assert "in 60 s, because no save" in play.announced("ResizePending")[-1].reason
     assert len(play.announced("ResizePending")) == 2
     assert 59 < play.until_running(1, 65) < 62
 
@@ -124,7 +124,7 @@ def test_a_lost_member_that_may_not_be_replaced_ends_the_job_if_all_are_needed()
     end = play.ended()
     assert end is not None
     assert end.exit_code == 1
-    assert "3 of at least 4 members are left" in end.reason
+    assert "at least 4 members, but only 3 can take part" in end.reason
 
 
 def test_a_job_can_be_scaled_down_and_up() -> None:

@@ -144,6 +144,6 @@ def test_the_reason_says_what_was_measured() -> None:
     assert played.decision == Decision(2, size_policy.CONTINUE, "1 member makes 100 samples/s: 2 members are tried.")
     played.settle()
     assert played.decision.reason == (
-        "4 members make 400 samples/s and 2 make 200, so each additional member adds 1.00 of the throughput per member "
-        "at 2: the size stays."
+        "4 members make 400 samples/s and 2 make 200, so each additional member adds 1.00 of the throughput that one "
+        "member has at size 2: the size stays."
     )

@@ -58,7 +58,7 @@ def test_the_status_names_a_straggler_for_as_long_as_it_is_slow() -> None:
     train(play, 4, slow(), first=6)
     assert play.status()["stragglers"] == []
     (over,) = play.announced("StragglerRecovered")
-    assert over.reason == "worker-2 is no longer a straggler: 1.00 times the others' own time a step."
+    assert over.reason == "worker-2 is no longer a straggler: it takes 1.00 times the others' own time a step."
 
 
 def test_a_straggler_stays_unless_the_user_asks_to_replace_it() -> None:
@@ -131,14 +131,14 @@ def test_a_new_generation_starts_a_new_comparison() -> None:
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("none", "beside a GPU its CPU time shows nothing"),
+        ("none", "with a GPU the CPU time does not show slowness"),
         ("cpu", "compared: 2 members by cpu"),
         ("recorder", "compared: 2 members by recorder"),
     ],
 )
 def test_the_status_shows_how_members_are_compared_or_why_not(source: str, sentence: str) -> None:
     play = running(2)
-    assert "no window of steps has arrived yet" in play.status()["straggler_watch"]
+    assert "no step times have arrived yet" in play.status()["straggler_watch"]
     for number in range(1, 4):
         play.run(12.8)
         for name in play.world:

@@ -87,7 +87,7 @@ def test_a_marked_path_reaches_the_trainer() -> None:
 
 def test_a_marked_path_without_memory_is_refused() -> None:
     said = " ".join(validation.problems(marked("/data/last.pt", None)))
-    assert "/data/last.pt are kept in memory; set its size" in said
+    assert "/data/last.pt are stored in memory; set the size of that memory" in said
 
 
 @pytest.mark.parametrize("path", ["", "/data/", "..", "ckpt/.", "a\nb"])

@@ -172,7 +172,7 @@ def test_a_job_is_scheduled_when_enough_workers_for_a_world_have_a_node() -> Non
     status = status_of(asked, core("pending"), shown, NOW)
     assert condition(status, "Scheduled")["reason"] == "Unschedulable"
     assert condition(status, "Scheduled")["message"] == (
-        "1 of 3 workers have a node, 2 are needed; worker-1: 0/2 nodes are available: 2 Insufficient lab/slot"
+        "1 of 3 workers has a node; 2 are needed; worker-1: 0/2 nodes are available: 2 Insufficient lab/slot"
     )
     shown[2] = pod("creating", "worker-2")
     enough = status_of(asked, core("pending"), shown, NOW)
@@ -214,7 +214,7 @@ def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() ->
     assert (running["status"], running["reason"]) == ("False", "CreateRejected")
     assert running["message"] == f"2 of 2 pods cannot be created; {said}"
     assert (scheduled["status"], scheduled["reason"]) == ("False", "CreateRejected")
-    assert scheduled["message"] == f"0 of 0 workers have a node, 4 are needed; {said}"
+    assert scheduled["message"] == f"0 of 0 workers have a node; 4 are needed; {said}"
 
 
 def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
@@ -222,7 +222,7 @@ def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
     told["members"][1]["blocked"] = "exceeded quota"
     status = status_of(job({"worker": worker(replicas=2, minReplicas=1)}), told, [pod("running", "worker-0")], NOW)
     assert condition(status, "Running")["reason"] == "GenerationRunning"
-    assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node, 1 is needed"
+    assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node; 1 is needed"
     assert status["message"] == "generation 2.3 runs; worker-1: its pod is rejected: exceeded quota"
 
 

@@ -135,7 +135,7 @@ def test_its_conditions_count_members_of_all_roles() -> None:
     document = {"phase": "running", "generation": "-", "world": 5, "members": [], "faults": []}
     status = status_of(ps_job(), document, [], "2026-01-01T00:02:00Z")
     found = {each["type"]: (each["reason"], each["message"]) for each in status["conditions"]}
-    assert found["Scheduled"] == ("TooFewMembers", "0 of 0 members have a node, 5 are needed")
+    assert found["Scheduled"] == ("TooFewMembers", "0 of 0 members have a node; 5 are needed")
     assert found["Running"] == ("GenerationRunning", "5 members")
     assert sorted(status["replicaStatuses"]) == ["chief", "ps", "worker"]
 

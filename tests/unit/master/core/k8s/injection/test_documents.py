@@ -62,7 +62,7 @@ def test_a_template_that_says_no_is_passed_through() -> None:
     ("document", "why"),
     [
         ({"kind": "CronJob", "metadata": {"name": "n"}, "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
-         "each of its Jobs is a job of its own and gets its name when it is created; only the"),
+         "each Job that it creates is a separate job"),
         ({"kind": "PodTemplate", "metadata": {"name": "t"}, "template": TEMPLATE}, "the controller that uses it"),
     ],
 )  # fmt: skip
