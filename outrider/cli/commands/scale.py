@@ -28,8 +28,8 @@ class Size(click.ParamType[int | str]):
 @click.argument("job")
 @click.argument("replicas", metavar="N|auto", type=Size())
 def scale(job: str, replicas: int | str) -> None:
-    """Scale JOB to N members at its next checkpoint. With `auto`, a job that was started with --scaling chooses its
-    size again."""
+    """Scale JOB to N members at its next checkpoint. With `auto`, a job that was started with --scaling finds its
+    own size again."""
     master = running_master(job)
     master.post("/v1/scale", {"replicas": replicas})
     result = "finds its own size again" if replicas == AUTO else f"is being scaled to {replicas}"
