@@ -107,7 +107,7 @@ def test_run_path_is_left_to_torchrun_with_the_reason(container: Container) -> N
     assert container.said(what="launcher")["can_start"] is False
     assert container.ended() == 0
     assert "ran as a function" in container.stdout()
-    assert "it runs as without Outrider" in container.stderr()
+    assert "which runs without Outrider" in container.stderr()
 
 
 def test_torchrun_inside_a_shell_becomes_a_template_beside_its_background(container: Container) -> None:
