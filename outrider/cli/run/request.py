@@ -125,7 +125,7 @@ class Request:
         metavar="SIGNAL", parse=checkpoints_save_signal.parsed, absent="", spec=True
     )
     atomic_save: str | None = flag(
-        "Save files atomically: if two fit on the disk (true), else fail (required), or never (false).",
+        "Save atomically if two files fit on the disk (true), or fail if not (required); false: never.",
         metavar="true|false|required", type=click.Choice(["true", "false", "required"])
     )
 
