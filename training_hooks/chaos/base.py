@@ -76,7 +76,7 @@ def parsed(fault):
     try:
         return name, value, float(lasting[:-1] if lasting.endswith("s") else lasting) if lasting else None
     except ValueError:
-        raise Refused("%r: Invalid value: %r: must be a duration in seconds, as 60s" % (fault, lasting))
+        raise Refused("%r: Invalid value: %r: must be a duration in seconds, such as 60s" % (fault, lasting))
 
 
 def _path(volume, name):

@@ -48,7 +48,7 @@ def supervise(argv, environ, settings, each_rank):
 
 
 def _run_alone(argv, environ, supervisor):
-    why = supervisor.let_go or "no sidecar came within %d s" % supervisor.waiting.patience
+    why = supervisor.let_go or "no sidecar connected within %d s" % supervisor.waiting.patience
     context.log("%s; the command runs without Outrider" % why)
     signals.let_go()
     context.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})

@@ -13,7 +13,7 @@ def send(name, ranks):
     """Sends the signal. `ranks`: pid by local rank. Returns "", or the reason why it was not sent."""
     number = getattr(signal, name, None)
     if number is None or not ranks:
-        return "there is no signal %s on this system" % name if ranks else "no rank runs here"
+        return "there is no signal %s on this system" % name if ranks else "no rank runs on this member"
     found = {local_rank: _handling(pid, number) for local_rank, pid in ranks.items()}
     deaf = ", ".join(str(local_rank) for local_rank in sorted(found) if not found[local_rank])
     if deaf:

@@ -178,6 +178,6 @@ def run_alone(template, start):
     gc.unfreeze()
     fork_worker.settle()
     proctitle.set_short(os.path.basename(sys.executable))
-    why = template.let_go or "no sidecar came within %g s" % template.waiting.patience
+    why = template.let_go or "no sidecar connected within %g s" % template.waiting.patience
     sys.stderr.write("outrider: %s; the script runs without Outrider\n" % why)
     sys.stderr.flush()

@@ -201,7 +201,7 @@ def _act(state: State, found: list[Cut]) -> None:
     if not found or state.world is None:
         return
     if recovery.is_torn(state):
-        resolve(state, at_fault(state, found), "Ranks ended with errors of torch.distributed only")
+        resolve(state, at_fault(state, found), "Ranks ended only with errors of torch.distributed")
     elif state.stage == RUNNING:
         state.occur(MembersCutOff(tuple(found)))
 

@@ -39,10 +39,10 @@ def begin(job: PsState, event: Began) -> None:
         stages.move(job, "job over")
         stop_all(job, job.message)
     elif kept:
-        text = f"A new master (term {job.term}) waits for the members that an earlier one started."
+        text = f"A new master (term {job.term}) waits for the members that an earlier master started."
         job.announce("MasterStarted", text)
     else:
-        job.announce("JobStarted", f"Job {event.spec.name} begins with {_counts(job)}.")
+        job.announce("JobStarted", f"Job {event.spec.name} starts with {_counts(job)}.")
         _warn_of_own_tf_config(job)
 
 

@@ -34,7 +34,9 @@ def _signal(value: str) -> signal.Signals:
         raise ValueError("must be the name of a signal (KILL, SEGV, ABRT, TERM) or its number") from None
 
 
-member_option = click.option("--member", metavar="ID", help="Member, as worker-1. Default: the last one that trains.")
+member_option = click.option(
+    "--member", metavar="ID", help="Member, such as worker-1. Default: the last one that trains."
+)
 signal_option = click.option(
     "--signal", "number", cls=Flag, default="KILL", metavar="SIGNAL", callback=parsing(_signal),
     help="Send this signal. Default: KILL.",
@@ -100,7 +102,7 @@ for_option = click.option(
     cls=Flag,
     metavar="DURATION",
     callback=parsing(lasting),
-    help="Undo it after DURATION, as 60s or 5m.",
+    help="Undo it after DURATION, such as 60s or 5m.",
 )
 
 
@@ -234,7 +236,7 @@ def hang(job: str | None, member: str | None, seconds: float | None) -> None:
 
 @chaos.command("thaw-member")
 @click.argument("job", required=False)
-@click.option("--member", metavar="ID", help="The frozen member, as worker-1.")
+@click.option("--member", metavar="ID", help="The frozen member, such as worker-1.")
 @or_pod(lambda pod: pod.send_all(signal.SIGCONT))
 def thaw_member(job: str | None, member: str | None) -> None:
     """Let a frozen member continue (SIGCONT)."""

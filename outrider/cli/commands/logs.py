@@ -33,7 +33,7 @@ def _generation(value: str) -> int:
     """The number of a generation that is given as `3`, or as `1.3`, which is how Outrider prints it."""
     match = re.fullmatch(r"(?:\d{1,9}\.)?(\d{1,9})", value)
     if not match:
-        raise ValueError("must be a generation, as 3 or 1.3")
+        raise ValueError("must be a generation, such as 3 or 1.3")
     return int(match[1])
 
 
@@ -47,7 +47,7 @@ def _generation(value: str) -> int:
 @click.option("--generation", cls=Flag, callback=parsing(_generation), metavar="G",
               help="Show only this generation, as 3 or 1.3.")  # fmt: skip
 @click.option("--since", cls=Flag, callback=parsing(_since), metavar="DURATION",
-              help="Show only lines of the last DURATION, as 30s, 10m or 2h.")  # fmt: skip
+              help="Show only lines of the last DURATION, such as 30s, 10m or 2h.")  # fmt: skip
 @click.option("--tail", cls=Flag, type=click.IntRange(0), metavar="N", help="Show only the last N lines.")
 @click.option("--follow", "-f", is_flag=True, help="Continue until the job ends.")
 def logs(

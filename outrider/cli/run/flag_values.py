@@ -52,7 +52,7 @@ def member_memory(value: str) -> int:
     """The limit in bytes."""
     size = quantities.parsed(value)
     if size is None:
-        raise ValueError("must be an amount of memory, as 512Mi, 1.5Gi or a number of bytes")
+        raise ValueError("must be an amount of memory, such as 512Mi, 1.5Gi or a number of bytes")
     if size < LEAST_MEMORY:
         raise ValueError(f"must be at least {quantities.written(LEAST_MEMORY)}")
     return size

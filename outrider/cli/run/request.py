@@ -109,7 +109,7 @@ class Request:
     )
 
     checkpoint_memory: int = flag(
-        "Memory per member for the newest checkpoints, as 2Gi (docs/how-to/memory-checkpoints.md).",
+        "Memory per member for the newest checkpoints, such as 2Gi (docs/how-to/memory-checkpoints.md).",
         metavar="SIZE", parse=memory.parsed, absent=0
     )
     checkpoint_path: str = flag(
@@ -167,7 +167,7 @@ class Request:
     evaluator: bool = flag("Add an evaluator to a job with parameter servers.", is_flag=True)
 
     chaos: tuple[Armed, ...] = flag(
-        "Inject a fault before the start, as cpu-load=90; a replacement member is not affected.",
+        "Inject a fault before the start, such as cpu-load=90; a replacement member is not affected.",
         metavar="FAULT@rank-index=N", multiple=True, parse=flag_values.armed
     )
     isolate: bool = flag(
@@ -175,11 +175,11 @@ class Request:
         is_flag=True
     )
     member_cpus: float | None = flag(
-        "CPU limit of each isolated member's trainer, as 0.5.",
+        "CPU limit of each isolated member's trainer, such as 0.5.",
         metavar="N", type=float, parse=flag_values.member_cpus
     )
     member_memory: int | None = flag(
-        "Memory limit of each isolated member's trainer, as 1Gi.",
+        "Memory limit of each isolated member's trainer, such as 1Gi.",
         metavar="SIZE", parse=flag_values.member_memory
     )
     # fmt: on

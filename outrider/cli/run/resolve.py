@@ -105,7 +105,7 @@ def _named_after(words: tuple[str, ...], module: bool) -> str:
 
 def _check_scaling(given: Request, members: Members) -> None:
     if given.scaling and members.fewest == members.most:
-        raise UserError(f"--nnodes {members}: must be a range for --scaling, as 1:4")
+        raise UserError(f"--nnodes {members}: must be a range for --scaling, such as 1:4")
     for entry in given.scaling.get("schedule", ()):
         if not members.fewest <= entry.members <= members.most:
             raise UserError(f"--scaling '{entry.cron} = {entry.members}': members must be within --nnodes {members}")

@@ -49,7 +49,7 @@ def _by_the_clock(parts: list[str]) -> SpecFields:
 
 def _zone(name: str) -> str:
     if not is_zone(name):
-        raise ValueError(f"zone={name!r}: must be a time zone, as Europe/Berlin; without it UTC is used")
+        raise ValueError(f"zone={name!r}: must be a time zone, such as Europe/Berlin; without it UTC is used")
     return name
 
 

@@ -46,7 +46,7 @@ def parsed_members(value: str) -> Members:
     """Members from `N` or `MIN:MAX`; a ValueError says what the value must be."""
     found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value.strip())
     if not found:
-        raise ValueError("must be a number of members (4) or a range (MIN:MAX, as 3:4)")
+        raise ValueError("must be a number of members (4) or a range (MIN:MAX, such as 3:4)")
     fewest = int(found[1])
     size = Members(fewest, int(found[2] or fewest))
     if not 1 <= size.fewest <= size.most <= MOST_MEMBERS:

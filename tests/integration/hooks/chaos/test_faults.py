@@ -230,7 +230,7 @@ def test_a_fault_that_may_not_enter_the_trainers_cgroup_reports_it(tmp_path: Pat
         ("flood", "Unsupported value: 'flood': supported values: bad-node, cpu-load"),
         ("cpu-load", "'' is not a percentage; it must be a whole number from 1 to 100"),
         ("cpu-load=0", "'0' is not a percentage"),
-        ("cpu-load=9:soon", "Invalid value: 'soon': must be a duration in seconds, as 60s"),
+        ("cpu-load=9:soon", "Invalid value: 'soon': must be a duration in seconds, such as 60s"),
         ("hang", "no worker process runs here now"),
         ("fill-memory=99", "the machine's memory has no limit: at most 90 % of it is filled"),
     ],

@@ -200,4 +200,4 @@ def test_without_a_sidecar_torchrun_itself_runs_as_without_outrider(alone: Conta
     assert alone.ended() == 0, alone.stderr()
     assert sorted(alone.stdout().splitlines())[0].endswith("|0|2|a b")
     assert sorted(alone.stdout().splitlines())[1].endswith("|1|2|a b")
-    assert "no sidecar came" in alone.stderr()
+    assert "no sidecar connected" in alone.stderr()

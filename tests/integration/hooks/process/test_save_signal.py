@@ -79,7 +79,7 @@ def test_a_shell_above_the_script_lives(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_has_ended_gets_no_signal() -> None:
-    assert save_signal.send("SIGUSR1", {}) == "no rank runs here"
+    assert save_signal.send("SIGUSR1", {}) == "no rank runs on this member"
 
 
 @pytest.mark.slow

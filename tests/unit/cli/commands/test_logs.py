@@ -130,5 +130,5 @@ def test_the_error_for_missing_output_says_which_output_there_is(logs: Path) -> 
     assert missing.exit_code != 0
     assert "it has ranks 0 to 1 of generations 3 to 4" in missing.output
     assert "use --rank N for this job" in outrider("train", "--member", "worker-0").output
-    assert "--generation x: must be a generation, as 3 or 1.3" in outrider("train", "--generation", "x").output
+    assert "--generation x: must be a generation, such as 3 or 1.3" in outrider("train", "--generation", "x").output
     assert "job 'nosuch' not found" in outrider("nosuch").output

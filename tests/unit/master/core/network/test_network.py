@@ -200,7 +200,7 @@ def test_errors_of_torch_distributed_only_are_explained_and_cost_nothing() -> No
     ends_torn(play)
     play.until(lambda: bool(play.announced("NetworkPartition")), 20)
     assert play.announced("NetworkPartition")[0].reason.startswith(
-        "Ranks ended with errors of torch.distributed only, and"
+        "Ranks ended only with errors of torch.distributed, and"
     )
     play.until(lambda: play.is_running(4) and B not in play.world, 30)
     assert play.restarts_used() == 0
