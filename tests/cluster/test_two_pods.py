@@ -204,7 +204,7 @@ def a_hung_rank_is_named_and_all_begin_again_in_place_and_once_more_and_its_pod_
     assert job.keeps(before), "it was borne in place"
 
     assert "sent SIGSTOP to the worker process" in said(job, pod, "hang")
-    job.event("HangDetected", culprit, f"{member} caused a hang before, so it is replaced.")
+    job.event("HangDetected", culprit, f"{member} caused a hang before, so it is replaced")
     _, new = job.training(4, after=restart)
     assert members(new)[:2] == [first] * 2
     assert pod not in members(new)
