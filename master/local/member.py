@@ -289,7 +289,7 @@ class LocalMember:
 
     def _lose(self, code: int) -> None:
         self.exit_code = code
-        self._change("terminating", f"Lost: sidecar and trainer ended at the same time (exit code {code})")
+        self._change("terminating", f"sidecar and trainer ended at the same time (exit code {code})")
         self._ending = asyncio.ensure_future(self._vanish())
 
     async def _delete(self, grace: float) -> None:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.master.core.k8s.values import field_errors
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parse = Callable[[Any], Any]
 NAME_WIDTH = 26
@@ -52,7 +54,7 @@ class Flag(click.Option):
                 return f"must be a whole number from {least} to {most}"
             case click.Choice(choices=choices):
                 return f"must be one of {', '.join(map(str, choices))}"
-        for prefix in (f"{value!r}: ", f"{value}: "):
+        for prefix in (f"{value!r}: ", f"{value}: ", f"{field_errors.quoted(value)}: "):
             message = message.removeprefix(prefix)
         return message
 

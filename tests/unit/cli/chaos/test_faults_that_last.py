@@ -57,7 +57,7 @@ def test_while_no_generation_runs_the_member_must_be_given(member: Any, outrider
     [
         (["cpu-load", "110"], "an integer from 1 to 100"),
         (["fill-memory", "half"], '"fill-memory=half": must be fill-memory=PERCENT'),
-        (["cpu-load", "5", "--for", "0s"], '"0s": must be greater than 0'),
+        (["cpu-load", "5", "--for", "0s"], "--for 0s: must be greater than 0"),
         (["hang", "--for", "5s"], "no worker process runs here now"),
         (["bad-node", "--member", "worker-9"], "--member worker-9: must be a member of digits; it has worker-0"),
     ],

@@ -24,7 +24,7 @@ from tests.tiers import witnesses
 PNG = b"\x89PNG"
 BEGAN = 1_795_640_000.0
 REASON = (
-    "worker-{} is lost: Lost: sidecar and trainer ended at the same time (exit code 137), which is $5 \\frac{{ of what "
+    "worker-{} is lost: sidecar and trainer ended at the same time (exit code 137), which is $5 \\frac{{ of what "
     "a pair of members with long names can say\nabout it, on node gke-training-pool-7f3a-very-long-name.internal"
 )
 
