@@ -63,15 +63,37 @@ def _wrap_torch(torch):
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)  # there from torch 2.1 on
 
     def eval(self):
-        if not is_compiling():  # dynamo traces this function, and may trace no code of the hooks (fullgraph=True)
-            worker = current()
-            if worker is not None:
-                worker.evaluates()
-        return evaluate(self)
+        if is_compiling():  # dynamo traces this function, and may trace no code of the hooks (fullgraph=True)
+            return evaluate(self)
+        worker = current()
+        if worker is not None:
+            worker.evaluates()
+        result = evaluate(self)
+        if worker is not None:
+            _await_train(worker, module_class, is_compiling)
+        return result
 
     eval.__doc__, eval.__qualname__, eval.__module__ = evaluate.__doc__, evaluate.__qualname__, evaluate.__module__
     eval.__wrapped__, eval.__annotations__ = evaluate, evaluate.__annotations__
     module_class.eval = eval
+
+
+def _await_train(worker, module_class, is_compiling):
+    """Ends the evaluation at the next `train()`. It is wrapped only until then, because it calls itself for every part
+    of a model."""
+    train = module_class.train
+    if getattr(train, "ends_evaluation", False):
+        return
+
+    @functools.wraps(train)
+    def train_again(self, mode=True):
+        if mode and not is_compiling():
+            module_class.train = train
+            worker.spent.evaluated()
+        return train(self, mode)
+
+    train_again.ends_evaluation = True
+    module_class.train = train_again
 
 
 def _wrap_init(module):
@@ -80,6 +102,7 @@ def _wrap_init(module):
     @functools.wraps(init)
     def init_process_group(*args, **kwargs):
         worker = current() or observed()
+        before = None if worker is None else worker.spent.enter(progress_page.RENDEZVOUS)
         if worker is not None:
             try:
                 flight_recorder.listen(worker)
@@ -89,7 +112,11 @@ def _wrap_init(module):
                 rendezvous_wait.prepare(args, kwargs)
             except Exception:  # torch itself waits, only longer
                 pass
-        result = init(*args, **kwargs)
+        try:
+            result = init(*args, **kwargs)
+        finally:
+            if worker is not None:
+                worker.spent.leave(before)
         _tell_marked()
         return result
 

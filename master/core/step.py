@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from outrider.master.core.account import goodput, ledger
 from outrider.master.core.actions import Action, EndJob
 from outrider.master.core.checkpoints import save_before_end
 from outrider.master.core.events import (
@@ -92,6 +93,8 @@ def _look(state: State) -> None:
         state.stirred = False
         past_lease.advance(state) if state.lease.lapsed else _advance(state)
     handlers_occurrences.follow(state)
+    ledger.look(state)
+    goodput.sample(state)
     status_document.flush(state)
     if state.stage == ENDED:
         state.act(EndJob(state.exit_code or 0, state.generation, state.message))

@@ -130,7 +130,7 @@ GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
      lambda job, now: job.links.usual or None, max),
     ("links_down", "Pairs of members that cannot reach each other.", lambda job, now: len(job.links.reported), sum),
     ("goodput_ratio", "New steps times the median step time, divided by the time since the job started.",
-     status_document.goodput, max),
+     status_document.goodput_by_steps, max),
 )  # fmt: skip
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (
     ("generations", "Generations formed.", lambda job, now: job.number),

@@ -13,7 +13,7 @@ from outrider.wire.messages.generation import WorkerExit
 from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 from outrider.wire.messages.node_check import Checked
-from outrider.wire.messages.report import OwnTime, RankProgress
+from outrider.wire.messages.report import OwnTime, RankProgress, Spent
 
 FromHooks = Saved | Remembered | StateOffered | StateSaved | PatternDropped | Checked
 
@@ -138,6 +138,8 @@ class WorkersNotStarted:
 class WorkerExited:
     generation: Generation
     exit: WorkerExit
+    spent: Spent | None = None
+    """What the process has spent its time on, if it was the first rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class PagesRead:
     ranks: tuple[RankProgress, ...]
     own: tuple[OwnTime, ...] = ()
     """Windows of steps that are new since the last read."""
+    spent: Spent | None = None
+    """What the first rank has spent its time on."""
 
 
 @dataclass(frozen=True, slots=True)

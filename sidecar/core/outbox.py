@@ -6,6 +6,8 @@ follows from the state, and `everything` sends it after each Welcome. Sending a 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.sidecar.core import peer_links
 from outrider.sidecar.core.actions import Action, ReadPages, SampleUsage, Send
 from outrider.sidecar.core.state import Phase, State, Work
@@ -13,8 +15,10 @@ from outrider.wire.ids import NO_GENERATION, Generation, OrderId
 from outrider.wire.messages.directions import FromSidecar
 from outrider.wire.messages.generation import Exited, Ready, Started, Stepped, Stopped, WorkerExit
 from outrider.wire.messages.membership import Hello, Leaving, TrainerExited, TrainerLost
-from outrider.wire.messages.report import Report
+from outrider.wire.messages.report import Report, Spent
 
+FIRST = 0
+"""The local rank that stands for its member in the time account."""
 HELLO_AGAIN = 5.0
 """Seconds after which an unanswered Hello is repeated."""
 
@@ -71,7 +75,7 @@ def everything(state: State, now: float) -> list[Action]:
     """Sends, after a Welcome, all that the master must know and may have missed."""
     actions = [*lost(state), *command_ended(state), *leaving(state, now)]
     if state.work is not None and state.work.pids:
-        actions += started(state) + exited(state, state.work.ends(now)) + stepped(state, now)
+        actions += started(state) + exited(state, state.work.ends(now), now) + stepped(state, now)
     return actions + ready(state) + begin_report(state, now)
 
 
@@ -100,17 +104,34 @@ def started(state: State) -> list[Action]:
     return say(state, Started(work.start_order, work.generation, pids), f"{len(pids)} worker processes run")
 
 
-def exited(state: State, exits: tuple[WorkerExit, ...]) -> list[Action]:
+def exited(state: State, exits: tuple[WorkerExit, ...], now: float) -> list[Action]:
     work = state.work
     if work is None or not exits:
         return []
     sentence = "; ".join(how_it_ended(each) for each in exits)
-    return say(state, Exited(work.generation, exits, work.alive), sentence)
+    is_of_first = any(exit.local_rank == FIRST for exit in exits)
+    spent = aged(work.spent, now) if is_of_first else None
+    return say(state, Exited(work.generation, exits, work.alive, spent), sentence)
+
+
+def aged(spent: tuple[Spent, float] | None, now: float) -> Spent | None:
+    """What a rank has spent its time on, as it would be read now: it may be sent long after it was read."""
+    if spent is None:
+        return None
+    found, more = spent[0], max(0.0, now - spent[1])
+    return replace(
+        found,
+        age=found.age + more,
+        since_first_step=found.since_first_step + more if found.since_first_step >= 0 else -1.0,
+        step_age=found.step_age + more,
+        doing_for=found.doing_for + more if found.doing else 0.0,
+    )
 
 
 def stopped(state: State, order: OrderId, generation: Generation, now: float) -> list[Action]:
     age = max(0.0, now - state.stopped_at) if state.stopped_step else 0.0
-    message = Stopped(order, generation, state.stopped_step, age, state.stopped_killed)
+    spent = aged(state.stopped_spent, now)
+    message = Stopped(order, generation, state.stopped_step, age, state.stopped_killed, spent)
     return say(state, message, f"no process of generation {generation} or older runs here", generation)
 
 
@@ -119,7 +140,8 @@ def stepped(state: State, now: float) -> list[Action]:
     if work is None or work.stepped is None:
         return []
     step, moment, base = work.stepped
-    return say(state, Stepped(work.generation, step, max(0.0, now - moment), base), f"step {step} is the first new one")
+    message = Stepped(work.generation, step, max(0.0, now - moment), base, aged(work.spent, now))
+    return say(state, message, f"step {step} is the first new one")
 
 
 def lost(state: State) -> list[Action]:
@@ -182,6 +204,7 @@ def report(state: State, now: float) -> list[Action]:
         sidecar_pid=me.sidecar_pid if me else 0,
         own=work.own if work else (),
         links=peer_links.due_rows(state, now),
+        spent=aged(work.spent, now) if work and state.phase is Phase.RUNNING else None,
     )
     if work is not None:
         work.own = ()

@@ -14,7 +14,7 @@ from outrider.wire.messages.generation import Start, WorkerExit
 from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 from outrider.wire.messages.node_check import Check, Checked
-from outrider.wire.messages.report import OwnTime, RankProgress
+from outrider.wire.messages.report import OwnTime, RankProgress, Spent
 
 
 class Phase(StrEnum):
@@ -96,6 +96,8 @@ class Work:
     ranks: tuple[RankProgress, ...] = ()
     own: tuple[OwnTime, ...] = ()
     """Windows of steps that have not been reported yet."""
+    spent: tuple[Spent, float] | None = None
+    """What the first rank has spent its time on, and when that was read."""
     offers: tuple[str, ...] | None = None
     """Names of the state that the script can save on request; None: it offers nothing."""
     remembered: dict[int, Remembered] = field(default_factory=dict)
@@ -107,6 +109,10 @@ class Work:
     """The first step beyond `start.high_step`, its time, and the largest `base` of the ranks."""
     started_at: float = 0.0
     poll_at: float | None = None
+
+    def note_spent(self, spent: Spent | None, now: float) -> None:
+        if spent is not None:
+            self.spent = (spent, now)
 
     @property
     def alive(self) -> int:
@@ -260,6 +266,7 @@ class State:
     stopped_step: int = 0
     stopped_at: float = 0.0
     stopped_killed: int = 0
+    stopped_spent: tuple[Spent, float] | None = None
     not_started: tuple[Generation, str] | None = None
     """Generation of the last Start that failed, and why."""
     port: int = 0

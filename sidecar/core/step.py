@@ -178,8 +178,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return supervision.workers_started(state, generation, dict(enumerate(pids)), now)
         case WorkersNotStarted(generation, error):
             return supervision.workers_not_started(state, generation, error)
-        case WorkerExited(generation, exit):
-            return supervision.worker_exited(state, generation, exit, now)
+        case WorkerExited(generation, exit, spent):
+            return supervision.worker_exited(state, generation, exit, now, spent)
         case WorkersStopped(generation, killed):
             return supervision.workers_stopped(state, generation, killed, now)
         case CommandEnded(code, reason):

@@ -15,6 +15,7 @@ from outrider.sidecar.core.transitions import move
 from outrider.wire.ids import NO_ORDER, Generation, OrderId
 from outrider.wire.messages.checkpoints import Copy
 from outrider.wire.messages.generation import Start, StartFailed, Stop, WorkerExit
+from outrider.wire.messages.report import Spent
 
 START_PATIENCE = 60.0
 """Seconds the template or launcher has to start the processes; a fork takes 0.1 s, a relaunch (T1) a few seconds."""
@@ -144,11 +145,14 @@ def start_took_too_long(state: State, now: float) -> list[Action]:
 
 # -- while it runs
 #
-def worker_exited(state: State, generation: Generation, exit: WorkerExit, now: float) -> list[Action]:
+def worker_exited(
+    state: State, generation: Generation, exit: WorkerExit, now: float, spent: Spent | None = None
+) -> list[Action]:
     work = state.work or _found_ended(state, generation, now)
     if work is None or work.generation != generation or exit.local_rank in work.exits:
         return []
     work.exits[exit.local_rank], work.heard_at[exit.local_rank] = exit, now
+    work.note_spent(spent, now)
     work.pids.setdefault(exit.local_rank, exit.pid)
     work.doubt = tuple(rank for rank in work.doubt if rank != exit.local_rank)
     if state.phase is Phase.STOPPING and exit.code == 0:
@@ -157,7 +161,7 @@ def worker_exited(state: State, generation: Generation, exit: WorkerExit, now: f
     line = Announce("WorkerExited", outbox.how_it_ended(exit), generation, severity)
     if state.phase is Phase.FORKING:  # reported after Started: before that the master does not know the process
         return [line]
-    return [line, *outbox.exited(state, (exit,)), *_end_if_finished(state)]
+    return [line, *outbox.exited(state, (exit,), now), *_end_if_finished(state)]
 
 
 def _found_ended(state: State, generation: Generation, now: float) -> Work | None:
@@ -173,7 +177,7 @@ def _found_ended(state: State, generation: Generation, now: float) -> Work | Non
 
 def _settle_ended(state: State, work: Work, now: float) -> list[Action]:
     """Reports the ends of processes that ended before Started was sent."""
-    return [*outbox.exited(state, work.ends(now)), *_end_if_finished(state)]
+    return [*outbox.exited(state, work.ends(now), now), *_end_if_finished(state)]
 
 
 def _end_if_finished(state: State) -> list[Action]:
@@ -205,6 +209,7 @@ def pages_read(state: State, pages: PagesRead, now: float) -> list[Action]:
     if work is None or work.generation != pages.generation:
         return []
     work.ranks = ranks
+    work.note_spent(pages.spent, now)
     work.own = (*work.own, *pages.own)[-MOST_WINDOWS:]
     if work.start is None or work.stepped is not None or len(ranks) < work.start.nproc:
         return []
@@ -288,6 +293,7 @@ def remember_gone(state: State, generation: Generation, killed: int, now: float)
     state.stopped_step = best.step if best else 0
     state.stopped_at = now - best.step_age if best else now
     state.stopped_killed = killed
+    state.stopped_spent = state.work.spent
     state.stopped = max(state.stopped, generation)
     state.work = state.stopping = None
 

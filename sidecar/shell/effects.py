@@ -48,6 +48,7 @@ from outrider.sidecar.core.events import (
     WorkerExited,
     WorkersStopped,
 )
+from outrider.sidecar.core.outbox import FIRST
 from outrider.sidecar.shell import alone_word
 from outrider.sidecar.shell.ask_socket import Askers
 from outrider.sidecar.shell.checkpoints import Checkpoints
@@ -153,7 +154,8 @@ class SidecarEffects:
 
     def _read_pages(self, generation: Generation) -> PagesRead:
         ranks = self.pages.read(generation)
-        return PagesRead(generation, ranks, self.windows.read(generation, tuple(rank.local_rank for rank in ranks)))
+        windows = self.windows.read(generation, tuple(rank.local_rank for rank in ranks))
+        return PagesRead(generation, ranks, windows, self.pages.spent(generation, FIRST) if ranks else None)
 
     async def _fetch(self, order: Fetch, nproc: int) -> None:
         answer = await self.checkpoints.fetch(order, nproc)
@@ -178,7 +180,9 @@ class SidecarEffects:
             case WorkerExited(generation, exit):
                 progress = self.pages.read_rank(generation, exit.local_rank)
                 known = {name: getattr(exit, name) for name in type(exit).__slots__}
-                return [WorkerExited(generation, type(exit)(**{**known, "step": progress.step if progress else 0}))]
+                ended = type(exit)(**{**known, "step": progress.step if progress else 0})
+                spent = self.pages.spent(generation, FIRST) if exit.local_rank == FIRST else None
+                return [WorkerExited(generation, ended, spent)]
             case WorkersStopped(generation):
                 return [self._read_pages(generation), event]
             case _:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages.report import RankProgress
+from outrider.wire.messages.report import RankProgress, Spent
 from training_hooks.abi import progress_page as layout
 from training_hooks.abi import rank_files
 
 WORDS = struct.Struct(f"<{layout.OPENED + 1}Q")
+PAGE = struct.Struct(f"<{layout.SIZE // 8}Q")
 TRIES = 4
 RECENT = 15
 
@@ -133,6 +134,14 @@ class PageReader:
             opened=page.opened,
         )
 
+    def spent(self, generation: Generation, local_rank: int) -> Spent | None:
+        """What this rank has spent its time on; None if it has no page of this generation, or its hooks are older."""
+        raw = whole(self._folder / str(local_rank), PAGE.size)
+        page = None if raw is None else _parsed(raw)
+        if raw is None or page is None or page.generation != generation:
+            return None
+        return _spent(PAGE.unpack(raw), page)
+
     def _local_ranks(self) -> list[int]:
         try:
             return sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())
@@ -147,3 +156,30 @@ class PageReader:
             recent.last = page.last_step_at
             recent.seconds.append((page.last_step_at - page.step_before_at) / 1e9)
         return statistics.median(recent.seconds) if recent.seconds else 0.0
+
+
+def _spent(words: tuple[int, ...], page: Page) -> Spent | None:
+    born, now = words[layout.BORN], time.monotonic_ns()
+    if not born:
+        return None
+
+    def since(at: int) -> float:
+        return max(0, now - at) / 1e9
+
+    importing, rendezvous, loading, checkpoint, data, evaluation = (
+        took / 1e9 for took in words[layout.SPENT + 1 : layout.SPENT + len(layout.ACTIVITIES)]
+    )
+    doing = words[layout.DOING]
+    return Spent(
+        since(born),
+        since(words[layout.FIRST_END]) if words[layout.FIRST_END] else -1.0,
+        since(page.last_step_at or born),
+        importing,
+        rendezvous,
+        loading,
+        checkpoint,
+        data,
+        evaluation,
+        layout.ACTIVITIES[doing if doing < len(layout.ACTIVITIES) else 0],
+        since(words[layout.DOING_SINCE]) if doing else 0.0,
+    )

@@ -137,7 +137,7 @@ class Sidecar(SidecarInside, Process):
                 time.after(0.001 + 0.01 * rng.random(), self._found_port)
             case do.ReadPages(generation):
                 own = self.world.own_times.windows(self.pod)
-                self.post(told.PagesRead(generation, trainer.pages() if trainer is not None else (), own))
+                self.post(trainer.pages_read(own) if trainer is not None else told.PagesRead(generation, (), own))
             case do.SampleUsage():
                 self.post(told.UsageSampled(1.0, 100.0))
             case do.ProbePeer(order, member, address, _, seconds):

@@ -16,7 +16,7 @@ from outrider.wire.ids import NO_GENERATION, Generation
 from outrider.wire.messages.checkpoints import Remembered, Saved
 from outrider.wire.messages.generation import Start, WorkerExit
 from outrider.wire.messages.node_check import Check, Checked
-from outrider.wire.messages.report import RankProgress
+from outrider.wire.messages.report import OwnTime, RankProgress, Spent
 from tests.simulation.moves import Mover
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class Worker:
     run: Run
     alive: bool = True
     stopping: bool = False
+    joined_at: float | None = None
+    saved_before: float = 0.0
+    """What its run had saved for when it joined."""
     hangs: str = ""
     """How, if it does (`hangs.WAYS`)."""
 
@@ -54,6 +57,7 @@ class Run:
         self.moved_at = world.time.now
         """Of the last step, or the last change of phase."""
         self.saving_until = 0.0
+        self.saved_seconds = 0.0
         self.busy_with = "checkpoint"
         """What it does until then: it may be an evaluation."""
         self._token = 0
@@ -65,6 +69,7 @@ class Run:
             if not self.joined:
                 self.base = self.steps = float(self.world.checkpoint)
             self.joined[worker.rank] = (pod, worker)
+            worker.joined_at, worker.saved_before = self.world.time.now, self.saved_seconds
             self.settle()
 
     def step(self) -> int:
@@ -144,6 +149,7 @@ class Run:
         if first is not None and first[1].alive and first[1].hangs:  # it never comes out of it
             self.saving_until = float("inf")
             return
+        self.saved_seconds += self.world.time.now - self.moved_at
         self.moved_at = self.world.time.now
         if self.busy_with == "eval":
             first = None
@@ -374,6 +380,33 @@ class Trainer:
             if self.connection:
                 self.world.time.after(0.003, sidecar.post, told.HookDisconnected(self.connection, False))
         self.pod.trainer_ended(self, code)
+
+    def pages_read(self, own: tuple[OwnTime, ...]) -> told.PagesRead:
+        first = self.workers.get(0)
+        spent = None if first is None or not first.alive else self._spent(first)
+        return told.PagesRead(self.running, self.pages(), own, spent)
+
+    def _spent(self, worker: Worker) -> Spent:
+        now, run, rng = self.world.time.now, worker.run, self.world.rng
+        age = now - worker.born
+        if worker.joined_at is None:
+            return Spent(age, step_age=age, doing=rng.choice(("importing", "rendezvous", "")), doing_for=age / 2)
+        init = worker.joined_at - worker.born
+        saved = run.saved_seconds - worker.saved_before
+        has_stepped = run.steps > run.base and run.step() > run.base
+        step_age = (now - run.last_step_at if run.since is None else 0.0) if has_stepped else age
+        is_saving = run.saving_until > now
+        return Spent(
+            age,
+            max(0.0, age - init - self.world.scenario.step_seconds) if has_stepped else -1.0,
+            min(step_age, age),
+            init / 2,
+            init / 4,
+            init / 4,
+            saved,
+            doing="checkpoint" if is_saving else "",
+            doing_for=max(0.0, now - run.last_step_at) if is_saving else 0.0,
+        )
 
     def pages(self) -> tuple[RankProgress, ...]:
         now = self.world.time.now

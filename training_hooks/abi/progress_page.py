@@ -7,7 +7,7 @@ beside a step): a reader can then see one field newer than the next, but the num
 always ends on an even one.
 
 From offset 256 the page has data for the template only: the path of an unfinished save, which the template removes if
-the process was killed during it.
+the process was killed during it. Its last 128 bytes say what the process has spent its time on.
 """
 
 import mmap
@@ -37,6 +37,13 @@ FIRST = OPENED + 1
 """Index of the time of the member's first step, in wall-clock ns; a new process does not change it."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
+TIMES = 496
+"""Index of the numbers of `telemetry.time_spent`, in ns; written without the sequence number."""
+BORN, IMPORTED, FIRST_END, DOING, DOING_SINCE, SPENT = range(TIMES, TIMES + 6)
+"""When the process began, last looked for a module before its first activity, and ended its first step; the activity
+that is under way (0: none) and since when. Behind SPENT, by activity, the time of all that have ended."""
+ACTIVITIES = ("", "importing", "rendezvous", "loading", "checkpoint", "data", "evaluation")
+IMPORTING, RENDEZVOUS, LOADING, SAVING, DATA, EVALUATION = range(1, 7)
 SHORTEST_PATIENCE = 2.0
 HEAD = struct.Struct("<4sI15Q")
 WORD = struct.Struct("<I")
@@ -72,7 +79,7 @@ class Page:
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
         self.map[0:8] = MAGIC + WORD.pack(VERSION)
-        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, OPENED + 1)):
+        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, OPENED + 1), *range(TIMES, SPENT + len(ACTIVITIES))):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
         words[SINCE] = words[FORKED] = now
@@ -108,7 +115,7 @@ class Page:
     def set_leftover(self, path):
         """Records the path to remove if this process is killed now, or ""."""
         name = os.fsencode(path)
-        if len(name) > SIZE - LEFTOVER - 4:
+        if len(name) > 8 * TIMES - LEFTOVER - 4:
             return
         self.map[LEFTOVER + 4 : LEFTOVER + 4 + len(name)] = name
         self.map[LEFTOVER : LEFTOVER + 4] = WORD.pack(len(name))

@@ -8,10 +8,12 @@ this process, or if it is a safetensors file or a DCP folder. A model that is wr
 first save to a path counts if a signal has requested a save, which the sender of the signal knows.
 """
 
+import contextlib
 import functools
 import os
 import threading
 
+from ..abi import progress_page
 from ..rank import known_checkpoints
 from . import disk_room, newer_kept, overtaken
 
@@ -92,15 +94,27 @@ def _note_opened(worker, file):
     worker.saved(path, is_first=not worker.series.continues(path, False))
 
 
+@contextlib.contextmanager
+def _loading(current):
+    worker = current()
+    before = None if worker is None else worker.spent.enter(progress_page.LOADING)
+    try:
+        yield
+    finally:
+        if worker is not None:
+            worker.spent.leave(before)
+
+
 def noticed_load(current, load, marked=lambda: None):
     """Wraps `load(path, …)` to report the loaded file to the worker."""
 
     @functools.wraps(load)
     def noticed_load(f, *args, **kwargs):
         mine = marked()
-        if mine is not None and mine.is_behind(f):
-            return mine.load(load, f, args, kwargs)
-        result = load(f, *args, **kwargs)
+        with _loading(current):
+            if mine is not None and mine.is_behind(f):
+                return mine.load(load, f, args, kwargs)
+            result = load(f, *args, **kwargs)
         worker, path = current(), as_path(f) or _opened(f)
         if worker is not None and path is not None:
             worker.loaded(path)
@@ -214,7 +228,8 @@ def wrap_distributed_load(current, module):
 
     @functools.wraps(load)
     def noticed_load(*args, **kwargs):
-        result = load(*args, **kwargs)
+        with _loading(current):
+            result = load(*args, **kwargs)
         worker, folder = current(), _folder(kwargs, "storage_reader")
         if worker is not None and folder:
             worker.loaded(folder)

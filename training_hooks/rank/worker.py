@@ -12,7 +12,7 @@ import time
 from ..abi import arena, progress_page, rank_files
 from ..data import lightning_loop, loader_hooks, position
 from ..process import exception_report, import_hooks, worker_channel
-from ..telemetry import stacks, step_counter, step_window
+from ..telemetry import stacks, step_counter, step_window, time_spent
 from . import checkpoint_opens, checkpoint_reads, known_checkpoints, save_group
 
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
@@ -54,6 +54,7 @@ class Worker:
         self.volume, self.local_rank, self.generation, self.pid = volume, local_rank, list(generation), os.getpid()
         os.makedirs(rank_files.page_folder(volume), exist_ok=True)
         self.page = progress_page.Page(rank_files.page_path(volume, local_rank), *generation)
+        self.spent = time_spent.TimeSpent(self.page.words)
         self.channel = worker_channel.Channel(volume)
         self.listening = False
         self.series = known_checkpoints.Series()
@@ -69,6 +70,7 @@ class Worker:
         self.in_place = set()
         """Paths whose last save overwrote the old file in place, because there was no room for a second file."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, progress_page.INIT
+        self._before_save = None
         self.together = save_group.Together(lambda message: self.channel.send("up", message), self._saves_over)
         self.phase_changed = self.restart_counting = _nothing
         self.sampler = step_window.Sampler(self)
@@ -88,6 +90,7 @@ class Worker:
     def stepped(self, step):
         """Called after a step if the page may not show the step phase yet, or a window is measured. Returns True if the
         next steps need no such call. A step during an asynchronous save leaves the page's phase to the save."""
+        self.spent.stepped()
         if self._is_beginning:
             self._begun()
         if self.sampler.armed:
@@ -120,12 +123,15 @@ class Worker:
         if self.phase() == progress_page.STEP:
             self.phase_changed()
             self.page.set_phase(progress_page.EVAL)
+            self.spent.enter(progress_page.EVALUATION)
 
     def begin_save(self):
         """Marks the begin of a save; returns its time in seconds, the `began` argument of `saved`."""
         self.sampler.spoil()
         self._saving += 1
         now = time.monotonic_ns()
+        if self._saving == 1:
+            self._before_save = self.spent.enter(progress_page.SAVING)
         if self._saving == 1 and self.together.waits:
             self.page.set((progress_page.BEHIND, 0))
         elif self._saving == 1:
@@ -142,6 +148,7 @@ class Worker:
         self._saving -= 1
         if self._saving:
             return
+        self.spent.leave(self._before_save)
         words, self._save_ended = self.page.words, time.monotonic_ns()
         self.page.set((progress_page.BEHIND, 1 + self._after))
         if finished:

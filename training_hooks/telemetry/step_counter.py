@@ -160,7 +160,11 @@ def count_batches(worker, is_current, module):
             worker.together.passed()
             if worker.mover is not None:
                 worker.mover.at_batch()
-        batch = sampler.wait(lambda: deliver(self)) if sampler.armed and is_current() else deliver(self)
+        before = worker.spent.waits_for_data() if is_current() else None
+        try:
+            batch = sampler.wait(lambda: deliver(self)) if sampler.armed and is_current() else deliver(self)
+        finally:
+            worker.spent.leave(before)
         if not _optimizer_made and is_current():
             page.source = pages.FROM_BATCHES
             last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1

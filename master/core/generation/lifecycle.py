@@ -7,6 +7,7 @@ step in which the last survivor has stopped and is ready again: no timer stands 
 
 from __future__ import annotations
 
+from outrider.master.core.account import ledger
 from outrider.master.core.generation import (
     formation,
     layout,
@@ -77,6 +78,7 @@ def start(state: State) -> None:
     assert world is not None
     stages.move(state, "generation started")
     state.message = f"generation {world.generation} starts"
+    world.start_sent_at = state.now
     allowed = max_restarts(state)
     saves = tuple(list(state.progress.saves.items())[-SAVES_SENT:])
     prints = tuple([each for each in state.progress.prints.items() if each[1]][-PRINTS_SENT:])
@@ -189,6 +191,7 @@ def stop(state: State, reason: str) -> None:
         state.world, state.message = None, reason
         readiness.stir(state)
         return
+    ledger.stops(state)
     stages.move(state, "stop ordered")
     state.phase, state.message = "restarting", reason
     state.deadlines.cancel(("start", str(world.generation.number)))
@@ -212,6 +215,7 @@ def leave(state: State) -> None:
     assert world is not None
     state.deadlines.cancel(("stop", str(world.generation.number)))
     generation_resume.end(state, world)
+    ledger.left(state)
     stages.move(state, "nothing runs any more")
     state.world, state.left = None, world
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from outrider.master.core.account import stages
 from outrider.master.core.generation import readiness
 from outrider.master.core.generation import resume as generation_resume
 from outrider.master.core.state.generation import OVER, UNKNOWN, Fault, World
@@ -136,6 +137,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
     if begin is None:
         return
     total = max(0.0, at - begin)
+    open_faults[-1].stages = stages.of_recovery(state, world, at)
     state.progress.seconds_lost += total
     for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
         until = at if following is None else min(max(following.at, begin), at)
@@ -161,12 +163,17 @@ def _announce_recovery(state: State, faults: list[Fault], total: float, step: in
     state.message = f"training continues at step {step}" if had_trained else "training has started"
     state.announce(
         "Recovered",
-        f"Training is past step {step - 1}, where it was before {cause}: {exactly(total)} were lost."
+        f"Training is past step {step - 1}, where it was before {cause}: {exactly(total)} were lost"
+        f"{stages.slowest(faults[-1].stages)}."
         if had_trained
         else f"Training starts at step {step}, {exactly(total)} after {cause}; no step was made before it.",
         faults[-1].member,
-        detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
+        detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step)), *_stages_ms(faults[-1])),
     )
+
+
+def _stages_ms(fault: Fault) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{stage}_ms", f"{1000 * seconds:.0f}") for stage, seconds in fault.stages.items())
 
 
 def _announce_caught_up(state: State, world: World, fault: Fault, total: float, step: int) -> None:
@@ -174,9 +181,14 @@ def _announce_caught_up(state: State, world: World, fault: Fault, total: float, 
     state.announce(
         "CaughtUp",
         f"Training is past step {step - 1} again, where it was before {fault.kind}: "
-        f"{counted(world.resume.high, 'step')} were repeated and {exactly(total)} lost.",
+        f"{counted(world.resume.high, 'step')} were repeated and {exactly(total)} lost{stages.slowest(fault.stages)}.",
         fault.member,
-        detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step)), ("repeated", str(world.resume.high))),
+        detail=(
+            ("seconds_lost", f"{total:.3f}"),
+            ("step", str(step)),
+            ("repeated", str(world.resume.high)),
+            *_stages_ms(fault),
+        ),
     )
 
 

@@ -13,6 +13,8 @@ from outrider.wire.ids import MemberId
 def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and requests a look at the job."""
     state.membership.crowd.note(member)
+    if member.rank_index is not None:
+        state.account.changed.add(member.rank_index)
     is_prepared = can_take_orders(member)
     is_ready = is_prepared and not member.check_wanted
     is_blocked = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from outrider.master.core.account import ledger
 from outrider.master.core.actions import Send
 from outrider.master.core.checkpoints import data_position, memory_tier, planned_save, restore
 from outrider.master.core.faults import log_rules, pod_replacement, recovery
@@ -34,13 +35,25 @@ from outrider.wire.messages.report import Report
 
 
 def _exited(state: State, member: Member, message: Exited) -> None:
+    ledger.noted(state, member, message.generation, message.spent, max(end.step for end in message.exits))
     recovery.exited(state, member, message)
     partition.ended(state, member)
     pod_replacement.exited(state, member, message)
 
 
+def _stopped(state: State, member: Member, message: Stopped) -> None:
+    ledger.noted(state, member, message.generation, message.spent, message.step)
+    membership_connections.stopped(state, member, message)
+
+
+def _stepped(state: State, member: Member, message: Stepped) -> None:
+    ledger.noted(state, member, message.generation, message.spent, message.step)
+    progress.stepped(state, member, message)
+
+
 def _reported(state: State, member: Member, message: Report) -> None:
     progress.note_report(state, member, message)
+    ledger.reported(state, member, message)
     progress_watch.note_report(state, member, message)
     membership_connections.check_report(state, member, message)
     stragglers_remedy.note_report(state, member, message)
@@ -76,10 +89,10 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Ready: membership_connections.ready,
     Started: membership_connections.started,
     StartFailed: membership_connections.start_failed,
-    Stopped: membership_connections.stopped,
+    Stopped: _stopped,
     Exited: _exited,
     Report: _reported,
-    Stepped: progress.stepped,
+    Stepped: _stepped,
     Saved: progress.saved,
     TrainerLost: recovery.trainer_lost,
     TrainerExited: recovery.trainer_exited,

@@ -38,9 +38,12 @@ def add(state: State, member: Member) -> None:
     state.members[member.id] = member
     if member.rank_index is not None:
         state.placement.holders[member.rank_index] = member.id
+        state.account.changed.add(member.rank_index)
 
 
 def release(state: State, member: Member) -> None:
+    if member.rank_index is not None:
+        state.account.changed.add(member.rank_index)
     if member.rank_index is not None and state.placement.holders.get(member.rank_index) == member.id:
         del state.placement.holders[member.rank_index]
     member.rank_index = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from outrider.master.core.account import goodput as account_goodput
 from outrider.master.core.ps import stalled_workers, tally
 from outrider.master.core.ps.state import CHIEF, PsState, Task
 from outrider.master.core.ps.tf_config import address
@@ -32,7 +33,8 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "world": sum(1 for task in job.tasks.values() if task.runs is not None),
         "step": step(job),
         "restarts": sum(max(0, state.number - 1) for state in states),
-        "goodput": _goodput(job, now),
+        **account_goodput.document([task.state for role in (CHIEF, WORKER) for task in job.of(role)], now),
+        "goodput_by_steps": _goodput_by_steps(job, now),
         "replicated_step": None,
         "message": message(job),
         "exit_code": job.exit_code,
@@ -71,10 +73,10 @@ def step(job: PsState) -> int:
     return max((task.state.progress.high_step for task in job.tasks.values()), default=0)
 
 
-def _goodput(job: PsState, now: float) -> float | None:
+def _goodput_by_steps(job: PsState, now: float) -> float | None:
     """The goodput of the task that represents the job: the chief, else worker 0."""
     found = next(iter([*job.of(CHIEF), *job.of(WORKER)]), None)
-    return status_document.goodput(found.state, now) if found is not None else None
+    return status_document.goodput_by_steps(found.state, now) if found is not None else None
 
 
 def phase(job: PsState) -> str:

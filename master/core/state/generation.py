@@ -66,6 +66,8 @@ class Fault:
     seconds_lost: float | None = None
     node: str = ""
     """The node that counts as suspect for this fault; empty if none does (`faults.node_exclusion`)."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """The seconds of each stage of its recovery (`account.stages`)."""
 
 
 @dataclass(slots=True)
@@ -188,6 +190,8 @@ class World:
     """The version of the status that must be saved before Start is sent."""
     world_size: int
     formed_at: float
+    start_sent_at: float | None = None
+    """The moment at which Start was sent; None before it, and for a generation of an earlier master."""
     started: set[MemberId] = field(default_factory=set)
     done: set[MemberId] = field(default_factory=set)
     """The members whose worker processes have all ended with 0."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from outrider.master.core.actions import Action, Announce
 from outrider.master.core.spec import JobSpec
+from outrider.master.core.state.account import Account
 from outrider.master.core.state.checkpoints import Checkpoints
 from outrider.master.core.state.durability import Moment, durable, part, special, transient
 from outrider.master.core.state.earlier import Earlier
@@ -103,6 +104,8 @@ class State:
     progress: Progress = part(Progress)
     checkpoints: Checkpoints = part(Checkpoints)
     status: Status = part(Status)
+    account: Account = special(Account)
+    """What every second of every member was spent on."""
     earlier: Earlier = part(Earlier)
     membership: Membership = transient(Membership)
     placement: Placement = part(Placement)

@@ -85,6 +85,8 @@ class Comparison:
     named: dict[MemberId, Named] = field(default_factory=dict)
     pace: dict[MemberId, Lag] = field(default_factory=dict)
     """The lag of each member's slowest rank in the window judged last."""
+    cost: float = 0.0
+    """The share of a step by which the slowest slow rank held up all, in the window judged last."""
     sources: dict[MemberId, str] = field(default_factory=dict)
     problems: dict[MemberId, str] = field(default_factory=dict)
     """The reason why a member's windows are not judged."""

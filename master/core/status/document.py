@@ -10,6 +10,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from outrider.master.core.account import goodput as account_goodput
 from outrider.master.core.actions import SaveStatus
 from outrider.master.core.generation import formation, reservations
 from outrider.master.core.network import report as network_report
@@ -77,7 +78,8 @@ def document(state: State, now: float) -> dict[str, Any]:
         "steps_repeated": state.all_repeated,
         "resumed_from": world.resume.verdict if world is not None else "",
         "restarts": max(0, state.number - state.number_before - 1),
-        "goodput": goodput(state, now),
+        **account_goodput.document([state], now),
+        "goodput_by_steps": goodput_by_steps(state, now),
         "replicated_step": state.checkpoints.replicated_step,
         "message": _message(state),
         "exit_code": state.exit_code,
@@ -126,8 +128,8 @@ def _message(state: State) -> str:
     return f"{state.restart_wanted}; it waits for a finished checkpoint" if state.restart_wanted else state.message
 
 
-def goodput(state: State, now: float) -> float | None:
-    """New steps × median step time / wall clock since the job began; None before the first step."""
+def goodput_by_steps(state: State, now: float) -> float | None:
+    """New steps × median step time / time since the job began, as in earlier releases; None before the first step."""
     if state.progress.first_step is None or not state.progress.step_seconds or now <= state.began_at:
         return None
     new_steps = state.progress.high_step - state.progress.first_step + 1
@@ -150,6 +152,7 @@ def _fault(state: State, fault: Fault) -> dict[str, Any]:
         "member": fault.member,
         "reason": fault.reason,
         "seconds_lost": lost,
+        **({"stages": fault.stages} if fault.stages else {}),
     }
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from outrider.master.core.account import causes, goodput
 from outrider.master.core.actions import Action, DeletePod, Send
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import SILENT
 from outrider.wire.messages.generation import Start
+
+ACCOUNT_WITHIN = 1e-3
+"""Seconds by which sums of many short times may differ."""
 
 
 class Broken(AssertionError):
@@ -29,6 +33,7 @@ def check(state: State) -> None:
         _check_ranks(state, state.world)
     _check_members(state)
     _check_orders(state)
+    _check_account(state)
 
 
 def check_actions(state: State, actions: Iterable[Action]) -> None:
@@ -124,3 +129,13 @@ def _check_orders(state: State) -> None:
             is_repeated = state.deadlines.at(("order", f"{member.id}/{order.id}")) is not None
             if member.session is not None and state.stage != ENDED and not is_repeated:
                 raise Broken("a pending order is repeated", (member.id, order))
+
+
+def _check_account(state: State) -> None:
+    spent, wall = goodput.seconds(state, state.now), goodput.wall(state, state.now)
+    if abs(sum(spent.values()) - wall) > ACCOUNT_WITHIN:
+        raise Broken("the causes of the time account add up to the wall time of all members", (spent, wall))
+    if not spent.keys() <= set(causes.CAUSES) or min(spent.values(), default=0.0) < -ACCOUNT_WITHIN:
+        raise Broken("each second of the time account has one cause", spent)
+    if any(seat.since > state.now + ACCOUNT_WITHIN for seat in state.account.seats.values()):
+        raise Broken("the time account does not look ahead", state.account.seats)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from outrider.master.core.account import goodput
 from outrider.master.core.events import Began
 from outrider.master.core.generation import reservations
 from outrider.master.core.hangs import limits as hangs_limits
@@ -37,6 +38,7 @@ def saved(state: State) -> dict[str, object]:
         "steps_repeated": state.all_repeated,
         "met": {member: port for member, port in kept["met"].items() if member in state.members},
         **_members(state),
+        "account": goodput.saved(state),
         "world": None if state.stage == STOPPING else _world(state, state.world),
         "left": _world(state, state.world if state.stage == STOPPING else state.left),
         "reserved": [state.term, reservations.up_to(state)],
@@ -95,6 +97,7 @@ def begin(state: State, event: Began) -> bool:
     state.term, state.spec, state.target = event.term, event.spec, event.spec.replicas
     state.unix_offset = event.unix_time - state.now
     state.began_at = state.began_now = state.membership.deaf_until = state.faults.restarts.since = state.now
+    state.account.wall_at = state.now
     state.earlier.is_left = event.is_left
     kept = event.saved.get("saved") if event.saved is not None else None
     if not isinstance(kept, dict):
@@ -105,6 +108,7 @@ def begin(state: State, event: Began) -> bool:
     if is_after_end:
         state.number_before = state.number
         return False
+    goodput.restore(state, kept.get("account") or {})
     pattern, *values = kept.get("metrics") or [""]
     if values and pattern == state.spec.metrics_pattern:
         state.metrics = durability.read(Metrics, values, _clock(state))

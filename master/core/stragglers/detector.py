@@ -232,6 +232,7 @@ def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[N
                 comparison.named[member] = Named(member, local_rank, _mean(running), of_two)
                 found.append(comparison.named[member])
     comparison.pace = slowest
+    comparison.cost = max((pace.excess / pace.step for pace in slowest.values() if pace.is_slow), default=0.0)
     return found + _no_longer(comparison, slowest)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, OrderId, RankIndex, Role
 from outrider.wire.messages.checkpoints import Copy
 from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.report import Spent
 from outrider.wire.messages.text_limits import Address, Json, Path, Pattern, Print, Sentences, Traceback
 
 
@@ -143,6 +144,8 @@ class Stepped:
     age: float
     base: int = -1
     """As in RankProgress."""
+    spent: Spent | None = None
+    """As in Report, at about the moment of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,8 @@ class Exited:
     exits: tuple[WorkerExit, ...]
     alive: int
     """The number of worker processes of the generation that are still alive here."""
+    spent: Spent | None = None
+    """As in Report, if the first rank is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +186,8 @@ class Stopped:
     step_age: float = 0.0
     killed: int = 0
     """The number of processes that had to be killed with SIGKILL."""
+    spent: Spent | None = None
+    """As in Report, at the end of the first rank."""
 
 
 @dataclass(frozen=True, slots=True)

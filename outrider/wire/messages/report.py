@@ -62,6 +62,30 @@ class OwnTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What one worker process has spent its time on so far, in seconds: the member's part of the time account. What no
+    field names is steps, or what came before the first one."""
+
+    age: float
+    """Seconds since the process began."""
+    since_first_step: float = -1.0
+    """Seconds since its first step ended; -1 before that."""
+    step_age: float = 0.0
+    """Seconds since its last step ended; its age before the first one."""
+    importing: float = 0.0
+    rendezvous: float = 0.0
+    loading: float = 0.0
+    checkpoint: float = 0.0
+    """Seconds for which saves held up the main thread."""
+    data: float = 0.0
+    """Seconds for which the main thread waited for batches, after the first step."""
+    evaluation: float = 0.0
+    doing: str = ""
+    """The name of the field whose activity is under way and not in it yet; empty if none is."""
+    doing_for: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The sign of life of a member, sent once a second."""
 
@@ -86,3 +110,5 @@ class Report:
     """The windows since the last report; one that is lost with its report is not repeated."""
     links: tuple[LinkSeen, ...] = ()
     """The links to neighbours: all of them every 10 s, and at once each one that begins or stops to answer."""
+    spent: Spent | None = None
+    """Of the member's first rank; None if its hooks do not report it."""

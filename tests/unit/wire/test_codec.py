@@ -122,16 +122,16 @@ def test_a_report_with_a_window_of_steps_is_these_bytes() -> None:
     assert decode_from_sidecar(data) == Report(Generation(1, 2), "running", own=(own,))
 
 
-def test_a_report_with_a_link_is_these_bytes_and_one_without_is_seven_longer_than_before_there_were_any() -> None:
+def test_a_report_with_a_link_is_these_bytes_and_what_a_report_does_not_say_has_few() -> None:
     link = LinkSeen(MemberId("worker-2"), 0.25, 3, 23, 1.5)
     expected = (
         b"\xa5links\x91\x85\xa6member\xa8worker-2\xaaround_trip\xcb?\xd0" + 6 * b"\x00" + b"\xa4lost\x03\xa4sent\x17"
-        + b"\xa7missing\xcb?\xf8" + 6 * b"\x00"
+        + b"\xa7missing\xcb?\xf8" + 6 * b"\x00" + b"\xa5spent\xc0"
     )  # fmt: skip
     data = encode(Report(Generation(1, 2), "running", links=(link,)))
     assert data[data.index(b"\xa5links") :] == expected
     assert decode_from_sidecar(data) == Report(Generation(1, 2), "running", links=(link,))
-    assert encode(Report(Generation(1, 2), "running")).endswith(b"\xa5links\x90")
+    assert encode(Report(Generation(1, 2), "running")).endswith(b"\xa5links\x90\xa5spent\xc0")
 
 
 def test_a_ping_and_its_answer_are_these_bytes() -> None:

@@ -68,7 +68,12 @@ def status_of(
         "selector": f"{JOB}={job['metadata']['name']}" + ("" if _adopts(job) else f",{ROLE}={WORKER}"),
         "step": int(document.get("step") or 0),
         "restarts": int(document.get("restarts") or 0),
-        "goodput": None if document.get("goodput") is None else round(document["goodput"], 3),
+        "goodput": _ratio(document.get("goodput")),
+        "goodputHour": _ratio(document.get("goodput_1h")),
+        "goodputDay": _ratio(document.get("goodput_1d")),
+        "goodputBySteps": _ratio(document.get("goodput_by_steps")),
+        "mtbfSeconds": document.get("mtbf_seconds"),
+        "time": {cause: round(spent, 1) for cause, spent in (document.get("time") or {}).items()} or None,
         "members": _members(document, known),
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
         "nodeCheck": list(document.get("node_check") or ()) or None,
@@ -181,7 +186,12 @@ def _fault(fault: Mapping[str, Any]) -> Document:
         "member": fault.get("member"),
         "reason": fault.get("reason"),
         "secondsLost": fault.get("seconds_lost"),
+        **({"stages": fault["stages"]} if fault.get("stages") else {}),
     }
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def _members(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[Document]:

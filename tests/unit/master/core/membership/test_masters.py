@@ -318,11 +318,10 @@ def test_the_status_has_the_documented_shape() -> None:
     status = play.status()
     assert json.loads(json.dumps(status)) == status
     assert list(status) == ["version", "job", "phase", "generation", "world", "step", "step_estimated",
-                            "steps_repeated", "resumed_from", "restarts", "goodput",
-                            "replicated_step", "message", "exit_code", "modes", "faults", "dry_run", "excluded_nodes",
-                            "memory", "node_check", "stragglers", "straggler_watch", "network", "unreachable",
-                            "data",
-                            "members"]  # fmt: skip
+                            "steps_repeated", "resumed_from", "restarts", "goodput", "goodput_1h", "goodput_1d",
+                            "mtbf_seconds", "time", "goodput_by_steps", "replicated_step", "message", "exit_code",
+                            "modes", "faults", "dry_run", "excluded_nodes", "memory", "node_check", "stragglers",
+                            "straggler_watch", "network", "unreachable", "data", "members"]  # fmt: skip
     assert {m["id"]: m["state"] for m in status["members"]} == {
         "worker-0": "running", "worker-1": "replaced", "worker-2": "running", "worker-3": "running",
         "worker-4": "spare"}  # fmt: skip
@@ -330,7 +329,7 @@ def test_the_status_has_the_documented_shape() -> None:
     assert fault["kind"] == "MemberLost"
     assert fault["seconds_lost"] > 0
     assert fault["time"].startswith("2023-11-14T22:13:")
-    assert 0 < status["goodput"] <= 1
+    assert 0 < status["goodput_by_steps"] <= 1
 
 
 def test_what_the_status_says_while_a_member_is_frozen_and_after() -> None:

@@ -11,6 +11,7 @@ from outrider.wire.messages.directions import FromMaster
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import PROTOCOL_VERSION
 from outrider.wire.messages.node_check import Check
+from outrider.wire.messages.report import Spent
 from tests.unit.master.core.ranks import Answers
 
 LATENCY = 0.01
@@ -86,6 +87,22 @@ class Actor:
     waits: bool = False
     """Whether its pod is unschedulable."""
     step_seconds: float = STEP_SECONDS
+    accounts: bool = True
+    """Whether its hooks say what the rank spends its time on."""
+    spends: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The seconds of activities that are no steps, as its page has them."""
+    doing: tuple[str, float] = ("", 0.0)
+    """The activity that is under way, and since when."""
+
+    def spent(self, now: float) -> Spent | None:
+        if not self.accounts or self.start is None:
+            return None
+        age, made = now - self.started_at, self.step_at(now) - self.base
+        moved = self.started_at + made * self.step_seconds
+        doing, since = self.doing
+        since_first = age - self.step_seconds if made > 0 else -1.0
+        doing_for = now - since if doing else 0.0
+        return Spent(age, since_first, now - moved, **self.spends, doing=doing, doing_for=doing_for)
 
     def step_at(self, now: float) -> int:
         now = now if self.hung_at is None else min(now, self.hung_at)

@@ -24,7 +24,8 @@ class Members(Platform):
         end = WorkerExit(local_rank, 5, code, None if code is not None else signal, out_of_memory, 0.0, made,
                          error, message, "train.py:7 main" if error else "", "Traceback …" if error else "",
                          at_import)  # fmt: skip
-        return self.say(actor, Exited(actor.running, (end,), actor.nproc - 1))
+        spent = actor.spent(self.now) if local_rank == 0 else None
+        return self.say(actor, Exited(actor.running, (end,), actor.nproc - 1, spent))
 
     def done(self, member: str) -> list[Action]:
         actor = self[member]

@@ -50,7 +50,8 @@ class Sidecars(Links, Checkpoints, NodeChecks):
         links = self._links(actor) if running else ()
         made = made if actor.has_pages else 0
         self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
-                               ranks=ranks if running else (), links=links))  # fmt: skip
+                               ranks=ranks if running else (), links=links,
+                               spent=actor.spent(self.now) if ranks and running else None))  # fmt: skip
         self.after(1.0, lambda: self.report(actor))
 
     def _obey(self, actor: Actor, message: FromMaster) -> None:
@@ -114,18 +115,19 @@ class Sidecars(Links, Checkpoints, NodeChecks):
 
     def _beyond(self, actor: Actor, start: Start) -> None:
         if actor.running == start.generation and actor.hung_at is None and self.steps_beyond:
-            self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0, actor.base))
+            spent = actor.spent(self.now)
+            self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0, actor.base, spent))
 
     def _stop(self, actor: Actor, stop: Stop) -> None:
         if actor.stubborn:
             return
-        made = actor.step_at(self.now)
+        made, spent = actor.step_at(self.now), actor.spent(self.now) if actor.has_pages else None
         if actor.running <= stop.generation:
             actor.running = NO_GENERATION
         actor.highest = max(actor.highest, stop.generation)
         actor.stopped = max(actor.stopped, stop.generation)
         actor.finished = False
-        self.say(actor, Stopped(stop.order, stop.generation, made, 0.05))
+        self.say(actor, Stopped(stop.order, stop.generation, made, 0.05, spent=spent))
         self.say_ready(actor)
 
     def step(self) -> int:

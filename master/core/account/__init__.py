@@ -1,0 +1,1 @@
+"""The time account: every second of every member has one cause."""

@@ -1,0 +1,260 @@
+"""Keeps the time account: at each moment every desired rank index has exactly one cause.
+
+A seat without a process has the cause that `account.seats` finds. A process is known by what its first rank reports
+(`Spent`): how long it has done each thing that is no step. What it does between its steps is final when it has ended,
+and the rest when a step ends. Until then it is open: a fault can still show that the process hung, or that nobody had
+noticed yet that another one was gone. So no cause ever loses a second that it had.
+
+The sum over all causes is the wall time of the seats by construction: each of them is settled up to one moment.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.account import causes, seats
+from outrider.master.core.state.account import Outage, Process, Seat
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import ENDED, RUNNING, STOPPING, State
+from outrider.master.core.state.member import Member
+from outrider.wire.ids import Generation, RankIndex
+from outrider.wire.messages.report import Report, Spent
+
+HANG_KINDS = ("HangDetected",)
+SILENT_KINDS = ("MemberSilent", "MemberLost", "MemberIsolated")
+
+
+# -- at the end of a step -----------------------------------------------------------------------------------------
+def look(state: State) -> None:
+    """Follows what has changed in this step: O(changed members), or O(members) when the whole job changes."""
+    account = state.account
+    if account.closed:
+        return
+    basis = seats.basis(state)
+    if basis != account.seen:
+        account.seen = basis
+        _all(state)
+    elif account.changed:
+        for index in account.changed:
+            seat = account.seats.get(index)
+            if seat is not None:
+                _follow(state, index, seat)
+    account.changed.clear()
+    if state.stage == ENDED:
+        _close(state)
+
+
+def _all(state: State) -> None:
+    account = state.account
+    _count_wall(state)
+    for removed in [index for index in account.seats if index not in state.indexes]:
+        seat = account.seats.pop(removed)
+        _end_process(state, seat)
+        _settle(state, seat, seat.cause, state.now)
+    for index in map(RankIndex, state.indexes):
+        if index not in account.seats:
+            account.seats[index] = Seat(seats.cause(state, index), state.now)
+        _follow(state, index, account.seats[index])
+
+
+def _follow(state: State, index: RankIndex, seat: Seat) -> None:
+    process, world = seat.process, state.world
+    if process is not None:
+        holder = state.placement.holders.get(index)
+        member = None if holder is None else state.members.get(holder)
+        is_done = member is not None and (member.finished or (world is not None and member.id in world.done))
+        is_its = world is not None and world.generation == process.generation and not is_done
+        if is_its and member is not None and world is not None and member.id in world.places:
+            if state.stage == RUNNING:
+                return
+            if state.stage == STOPPING and member.stopped < process.generation:
+                _begin_end(state, seat, world)
+                return
+        _begin_end(state, seat, world)
+        _end_process(state, seat, is_done=is_done)
+    cause = seats.cause(state, index)
+    if cause != seat.cause:
+        _settle(state, seat, seat.cause, state.now)
+        seat.cause = cause
+
+
+def _close(state: State) -> None:
+    _count_wall(state)
+    for seat in state.account.seats.values():
+        _end_process(state, seat)
+        _settle(state, seat, seat.cause, state.now)
+    state.account.closed = True
+
+
+def _count_wall(state: State) -> None:
+    account = state.account
+    account.wall += len(account.seats) * (state.now - account.wall_at)
+    account.wall_at = state.now
+
+
+def _add(state: State, cause: str, seconds: float) -> None:
+    if seconds > 0:
+        state.account.seconds[cause] = state.account.seconds.get(cause, 0.0) + seconds
+
+
+def _settle(state: State, seat: Seat, cause: str, until: float) -> None:
+    """Books everything up to a moment under one cause."""
+    _add(state, cause, until - seat.since)
+    seat.since = max(seat.since, until)
+
+
+# -- what processes report ----------------------------------------------------------------------------------------
+def reported(state: State, member: Member, message: Report) -> None:
+    first = message.ranks[0] if message.ranks else None
+    if message.spent is None or first is None:
+        return
+    _note(state, member, message.generation, message.spent, (first.step, first.base))
+
+
+def noted(state: State, member: Member, generation: Generation, spent: Spent | None, step: int) -> None:
+    """Books what a rank had spent its time on when it made its first new step, or ended at this absolute step."""
+    if spent is not None:
+        _note(state, member, generation, spent, (step, -1))
+
+
+def _note(state: State, member: Member, generation: Generation, spent: Spent, made: tuple[int, int]) -> None:
+    world = state.world
+    seat = None if member.rank_index is None else state.account.seats.get(member.rank_index)
+    if seat is None or world is None or generation != world.generation or member.id not in world.places:
+        return
+    if state.stage not in (RUNNING, STOPPING) and not state.is_over:
+        return
+    process = seat.process
+    if process is None:
+        if member.finished or member.id in world.done or member.stopped >= generation:
+            return
+        process = _begin_process(state, seat, world, spent)
+    elif process.generation != generation:
+        return
+    step = _absolute(world, process, *made)
+    until = state.now if seat.ends_at is None else max(seat.since, seat.ends_at)
+    later = state.now - until
+    gap = _book_activities(state, seat, process, spent, until - seat.since)
+    since_last = max(0.0, spent.step_age - later)
+    is_open = min(since_last, gap) if spent.since_first_step >= 0 else gap
+    _book_steps(state, seat, world, process, spent, gap - is_open, step)
+    seat.since = until - is_open
+    process.doing, process.doing_since = spent.doing, state.now - spent.doing_for
+    seat.cause = _seems(process)
+
+
+def _begin_process(state: State, seat: Seat, world: World, spent: Spent) -> Process:
+    born_at = min(state.now, max(seat.since, state.now - spent.age))
+    _settle(state, seat, seat.cause, born_at)
+    resume = world.resume
+    process = seat.process = Process(world.generation, born_at, {}, step=max(resume.base, 0))
+    if world.generation.term < state.term:  # adopted: what it did before this master is not this master's to book
+        process.counted = {name: getattr(spent, name) for name in causes.ACTIVITIES}
+        process.first_step_at = None if spent.since_first_step < 0 else born_at
+        process.step = state.progress.high_step
+    return process
+
+
+def _absolute(world: World, process: Process, step: int, base: int) -> int:
+    """The step as the job counts: a rank that got its state from another one counts from 0."""
+    if base >= 0:
+        step += max(world.resume.base, base) - base
+    return max(process.step, step + world.resume.counts_from)
+
+
+def _book_activities(state: State, seat: Seat, process: Process, spent: Spent, gap: float) -> float:
+    """Books the activities that have ended; returns what is left of the gap."""
+    for name, cause in causes.ACTIVITIES.items():
+        total, before = getattr(spent, name), process.counted.get(name, 0.0)
+        more = min(max(0.0, total - before), max(0.0, gap))
+        if more:
+            _add(state, cause, more)
+            process.counted[name] = total
+            gap -= more
+    return max(0.0, gap)
+
+
+def _book_steps(
+    state: State, seat: Seat, world: World, process: Process, spent: Spent, seconds: float, step: int
+) -> None:
+    """Books the time of ended steps: of the first one, of repeated ones, and of new ones."""
+    if seconds <= 0 or spent.since_first_step < 0:
+        return
+    if process.first_step_at is None:
+        process.first_step_at = state.now - spent.since_first_step
+        stalls = sum(process.counted.get(name, 0.0) for name in ("checkpoint", "data", "evaluation"))
+        after = max(0.0, spent.since_first_step - spent.step_age - stalls)
+        _add(state, causes.FIRST_STEP, max(0.0, seconds - after))
+        seconds = min(seconds, after)
+        process.step = min(step, process.step + 1)
+    made, repeated = step - process.step, 0
+    if world.resume.verdict != "unknown":
+        repeated = min(step, world.resume.high) - process.step
+    share = min(1.0, max(0, repeated) / made) if made > 0 else float(step < world.resume.high)
+    _add(state, causes.REPEATED_STEPS, seconds * share)
+    slow = min(1.0, max(0.0, world.comparison.cost)) * seconds * (1 - share)
+    _add(state, causes.SLOW_MEMBER, slow)
+    _add(state, causes.PRODUCTIVE, seconds * (1 - share) - slow)
+    process.step = step
+
+
+def _seems(process: Process) -> str:
+    """The cause that an open second will have if nothing goes wrong."""
+    if process.doing:
+        return causes.ACTIVITIES.get(process.doing, causes.PRODUCTIVE)
+    return causes.FIRST_STEP if process.first_step_at is None else causes.PRODUCTIVE
+
+
+# -- the end of a process -----------------------------------------------------------------------------------------
+def _begin_end(state: State, seat: Seat, world: World | None) -> None:
+    """Notes that the process is being stopped, or has ended; its last words may still come."""
+    if seat.ends_at is not None:
+        return
+    outage = state.account.outage
+    is_fault = outage is not None and world is not None and state.stage == STOPPING
+    seat.stop_at = state.now
+    seat.ends_at = min(state.now, outage.began_at) if is_fault and outage is not None else state.now
+    incident = state.faults.incident
+    seat.hung = is_fault and incident is not None and incident.fault.kind in HANG_KINDS
+    seat.cause = causes.STOPPING
+
+
+def _end_process(state: State, seat: Seat, *, is_done: bool = False) -> None:
+    """Books the open seconds of a process that has ended, each under what it turned out to be."""
+    process = seat.process
+    if process is None:
+        return
+    ends_at = state.now if seat.ends_at is None else seat.ends_at
+    stop_at = state.now if seat.ends_at is None else max(seat.stop_at, ends_at)
+    if process.doing:
+        _settle(state, seat, _cut_short(process, is_done), min(process.doing_since, ends_at))
+        _settle(state, seat, causes.ACTIVITIES.get(process.doing, causes.UNKNOWN), ends_at)
+    _settle(state, seat, _cut_short(process, is_done), ends_at)
+    _settle(state, seat, causes.HANG if seat.hung else causes.DETECTING, stop_at)
+    seat.process, seat.ends_at, seat.hung, seat.cause = None, None, False, causes.STOPPING
+
+
+def _cut_short(process: Process, is_done: bool) -> str:
+    if is_done:
+        return causes.STOPPING
+    return causes.FIRST_STEP if process.first_step_at is None else causes.REPEATED_STEPS
+
+
+# -- an outage ----------------------------------------------------------------------------------------------------
+def stops(state: State) -> None:
+    """Notes when the cause of this stop began: an exit, the last sign of a silent member, a hang, or just now."""
+    incident, now = state.faults.incident, state.now
+    began = now
+    if incident is not None and incident.generation == state.generation:
+        began = min([now, *(failure.at for failure in incident.failures)])
+        member = None if incident.fault.member is None else state.members.get(incident.fault.member)
+        if incident.fault.kind in SILENT_KINDS and member is not None and member.heard_at:
+            began = min(began, member.heard_at)
+        watch = state.hangs.watch
+        if incident.fault.kind in HANG_KINDS and watch is not None:
+            began = min(began, watch.since)
+    state.account.outage = Outage(began, now)
+
+
+def left(state: State) -> None:
+    """Notes that nothing of the old generation runs any more."""
+    if state.account.outage is not None:
+        state.account.outage.left_at = state.now
