@@ -139,6 +139,15 @@ class SaveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveHistory:
+    """Save this master's part of the job's history; nothing waits for it."""
+
+    part: dict[str, object]
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """Report one line to the user: in the log, in `outrider events`, and as a Kubernetes Event.
 
@@ -187,6 +196,7 @@ Action = (
     | WriteReplicas
     | ProbeMember
     | SaveStatus
+    | SaveHistory
     | Announce
     | Deliver
     | EndJob

@@ -25,6 +25,8 @@ from outrider.master.core.generation import lifecycle, observe_only
 from outrider.master.core.handlers import occurrences as handlers_occurrences
 from outrider.master.core.handlers.events import HANDLERS
 from outrider.master.core.hangs import detector as hangs_detector
+from outrider.master.core.history import document as history_document
+from outrider.master.core.history import notes
 from outrider.master.core.membership import (
     failover,
     key_mismatch,
@@ -96,6 +98,8 @@ def _look(state: State) -> None:
     ledger.look(state)
     goodput.sample(state)
     status_document.flush(state)
+    notes.look(state)
+    history_document.flush(state)
     if state.stage == ENDED:
         state.act(EndJob(state.exit_code or 0, state.generation, state.message))
 

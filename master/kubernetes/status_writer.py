@@ -28,6 +28,7 @@ from outrider.master.core.k8s.values.names import GROUP_VERSION, PLURAL, Documen
 from outrider.master.core.k8s.values.phases import is_over
 from outrider.master.core.k8s.values.shapes import WrongDocument
 from outrider.master.kubernetes.api.client import MERGE_PATCH, Api, ApiError
+from outrider.master.kubernetes.job_history import JobHistory
 
 CLAIMS = 8
 """Most tries of a write after conflicts."""
@@ -85,6 +86,7 @@ class JobRecord:
         """Returns the last read document of the controller whose pods the job has adopted."""
         self.is_gone = False
         """Whether the ElasticJob was deleted, so that nothing is written to it any more."""
+        self._history = JobHistory(api, lambda: self.job)
         self._writing = asyncio.Lock()
         self._events: asyncio.Queue[Document] = asyncio.Queue(EVENTS_WAITING)
         self._takes_no_more = False
@@ -135,6 +137,11 @@ class JobRecord:
         """Writes the last status again, with the current pods and problems."""
         async with self._writing:
             await self._write(self._newest)
+
+    async def save_history(self, part: Mapping[str, object]) -> None:
+        """Writes this master's part of the history, unless the job is gone."""
+        if not self.is_gone:
+            await self._history.save(part)
 
     @property
     def has_saved(self) -> bool:

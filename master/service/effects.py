@@ -22,6 +22,7 @@ from outrider.master.core.actions import (
     PlacePod,
     ProbeMember,
     ResizeOwner,
+    SaveHistory,
     SaveStatus,
     Send,
     WriteReplicas,
@@ -86,6 +87,8 @@ class MasterEffects:
                 if saving is not None:
                     return self._saved(version, saving)
                 self.put(StatusSaved(version))
+            case SaveHistory(part):
+                return self.records.save_history(part)
             case Announce():
                 self._announce(action)
             case Deliver(request, bodies, missing):

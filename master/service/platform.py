@@ -7,7 +7,7 @@ returned.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from outrider.master.core.actions import (
@@ -45,6 +45,9 @@ class Keeper(Protocol):
 
     def save_status(self, status: Mapping[str, object]) -> Awaitable[None] | None:
         """Saves the status; it is saved on return, or when the returned awaitable is done."""
+
+    def save_history(self, part: Mapping[str, object]) -> Coroutine[object, object, None] | None:
+        """Saves this master's part of the history, which replaces the one that it saved before."""
 
     def add(
         self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: dict[str, Any]

@@ -1,4 +1,4 @@
-"""A local job's files for users: `status.json`, replaced as a whole, and `events.jsonl`, which only grows.
+"""A local job's files for users: `status.json` and `history-<term>.json`, replaced as a whole, and `events.jsonl`.
 
 Both outlive the master: the next master takes its state from the first, and continues the numbers of the second. If a
 killed master left a line half written, the next one starts a new line. Events that do not fit on a full disk are kept
@@ -50,6 +50,14 @@ class Records:
         beside = self._status.with_name("status.json.new")
         beside.write_text(json.dumps(status, separators=(",", ":")) + "\n")
         beside.replace(self._status)
+
+    def save_history(self, part: Mapping[str, object]) -> None:
+        """Writes `history-<term>.json`; one that cannot be written is missing from the report, nothing else."""
+        path = self._status.with_name(f"history-{part['term']}.json")
+        beside = path.with_name(f"{path.name}.new")
+        with contextlib.suppress(OSError):
+            beside.write_text(json.dumps(part, separators=(",", ":")) + "\n")
+            beside.replace(path)
 
     # -- events -----------------------------------------------------------------------------------------------------
     def add(self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: Line) -> None:

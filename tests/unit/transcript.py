@@ -56,6 +56,10 @@ NEVER = {*SECRET, "status", "saved", "session"}
 """A status is a document of its own; whose a session is, is said instead."""
 
 
+UNTOLD = {"SaveHistory"}
+"""Actions that decide nothing and come with nearly every event of note."""
+
+
 class Telling:
     """Of one story. `shown`: what it has shown of QUIET."""
 
@@ -70,7 +74,7 @@ class Telling:
         for _now, _mark, what in entries:
             self._note(what)
         return [f"{now:8.3f} {mark} {what if isinstance(what, str) else self._told(what)}"
-                for now, mark, what in entries[first:]]  # fmt: skip
+                for now, mark, what in entries[first:] if _kind(what) not in UNTOLD]  # fmt: skip
 
     def _note(self, what: Any) -> None:
         member = getattr(getattr(what, "message", None), "member", None)

@@ -11,14 +11,18 @@ The sum over all causes is the wall time of the seats by construction: each of t
 from __future__ import annotations
 
 from outrider.master.core.account import causes, seats
+from outrider.master.core.history import tracks
 from outrider.master.core.state.account import Outage, Process, Seat
 from outrider.master.core.state.generation import World
+from outrider.master.core.state.history import Track
 from outrider.master.core.state.job import ENDED, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import Generation, RankIndex
 from outrider.wire.messages.report import Report, Spent
 
 HANG_KINDS = ("HangDetected",)
+Booked = list[tuple[str, float]]
+"""Seconds by cause, in the order in which they passed."""
 SILENT_KINDS = ("MemberSilent", "MemberLost", "MemberIsolated")
 
 
@@ -51,7 +55,8 @@ def _all(state: State) -> None:
         _settle(state, seat, seat.cause, state.now)
     for index in map(RankIndex, state.indexes):
         if index not in account.seats:
-            account.seats[index] = Seat(seats.cause(state, index), state.now)
+            track = state.history.tracks.setdefault(index, Track())
+            account.seats[index] = Seat(seats.cause(state, index), state.now, track=track)
         _follow(state, index, account.seats[index])
 
 
@@ -98,6 +103,7 @@ def _add(state: State, cause: str, seconds: float) -> None:
 def _settle(state: State, seat: Seat, cause: str, until: float) -> None:
     """Books everything up to a moment under one cause."""
     _add(state, cause, until - seat.since)
+    tracks.add(seat.track, cause, seat.since, until)
     seat.since = max(seat.since, until)
 
 
@@ -132,10 +138,13 @@ def _note(state: State, member: Member, generation: Generation, spent: Spent, ma
     step = _absolute(world, process, *made)
     until = state.now if seat.ends_at is None else max(seat.since, seat.ends_at)
     later = state.now - until
-    gap = _book_activities(state, seat, process, spent, until - seat.since)
+    booked: Booked = []
+    gap = _book_activities(booked, process, spent, until - seat.since)
     since_last = max(0.0, spent.step_age - later)
     is_open = min(since_last, gap) if spent.since_first_step >= 0 else gap
-    _book_steps(state, seat, world, process, spent, gap - is_open, step)
+    _book_steps(state, booked, world, process, spent, gap - is_open, step)
+    for cause, seconds in booked:
+        _settle(state, seat, cause, seat.since + seconds)
     seat.since = until - is_open
     process.doing, process.doing_since = spent.doing, state.now - spent.doing_for
     seat.cause = _seems(process)
@@ -160,20 +169,20 @@ def _absolute(world: World, process: Process, step: int, base: int) -> int:
     return max(process.step, step + world.resume.counts_from)
 
 
-def _book_activities(state: State, seat: Seat, process: Process, spent: Spent, gap: float) -> float:
+def _book_activities(booked: Booked, process: Process, spent: Spent, gap: float) -> float:
     """Books the activities that have ended; returns what is left of the gap."""
     for name, cause in causes.ACTIVITIES.items():
         total, before = getattr(spent, name), process.counted.get(name, 0.0)
         more = min(max(0.0, total - before), max(0.0, gap))
         if more:
-            _add(state, cause, more)
+            booked.append((cause, more))
             process.counted[name] = total
             gap -= more
     return max(0.0, gap)
 
 
 def _book_steps(
-    state: State, seat: Seat, world: World, process: Process, spent: Spent, seconds: float, step: int
+    state: State, booked: Booked, world: World, process: Process, spent: Spent, seconds: float, step: int
 ) -> None:
     """Books the time of ended steps: of the first one, of repeated ones, and of new ones."""
     if seconds <= 0 or spent.since_first_step < 0:
@@ -182,17 +191,17 @@ def _book_steps(
         process.first_step_at = state.now - spent.since_first_step
         stalls = sum(process.counted.get(name, 0.0) for name in ("checkpoint", "data", "evaluation"))
         after = max(0.0, spent.since_first_step - spent.step_age - stalls)
-        _add(state, causes.FIRST_STEP, max(0.0, seconds - after))
+        booked.append((causes.FIRST_STEP, max(0.0, seconds - after)))
         seconds = min(seconds, after)
         process.step = min(step, process.step + 1)
     made, repeated = step - process.step, 0
     if world.resume.verdict != "unknown":
         repeated = min(step, world.resume.high) - process.step
     share = min(1.0, max(0, repeated) / made) if made > 0 else float(step < world.resume.high)
-    _add(state, causes.REPEATED_STEPS, seconds * share)
+    booked.append((causes.REPEATED_STEPS, seconds * share))
     slow = min(1.0, max(0.0, world.comparison.cost)) * seconds * (1 - share)
-    _add(state, causes.SLOW_MEMBER, slow)
-    _add(state, causes.PRODUCTIVE, seconds * (1 - share) - slow)
+    booked.append((causes.SLOW_MEMBER, slow))
+    booked.append((causes.PRODUCTIVE, seconds * (1 - share) - slow))
     process.step = step
 
 

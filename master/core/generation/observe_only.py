@@ -90,7 +90,7 @@ def _instead(job: Observed, action: Action) -> Action | None:
             return _reported(f"delete the pod of {action.member}", action, action.member)
         case does.ResizeOwner() | does.FollowOwner() | does.WriteReplicas():
             return _reported(f"resize to {action.replicas}", action)
-        case does.HidePod():
+        case does.HidePod() | does.SaveHistory():
             return None
         case _:
             return action

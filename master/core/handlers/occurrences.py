@@ -7,6 +7,7 @@ from typing import Any
 
 from outrider.master.core.checkpoints import data_position, planned_save
 from outrider.master.core.hangs import cut_links, progress_watch
+from outrider.master.core.history import notes
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.placement import pod_status
 from outrider.master.core.scaling import log_metrics
@@ -27,7 +28,7 @@ from outrider.master.core.state.occurrences import (
 )
 
 ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
-    GenerationStarted: (progress_watch.begin, lambda state, _started: log_metrics.begin(state)),
+    GenerationStarted: (notes.generation, progress_watch.begin, lambda state, _started: log_metrics.begin(state)),
     GenerationAdopted: (progress_watch.take_over,),
     WorkersStarted: (progress_watch.note_started,),
     StepMade: (progress_watch.note_stepped,),
@@ -35,7 +36,7 @@ ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
     RankSaves: (data_position.saved,),
     CheckpointFinished: (planned_save.checkpoint,),
     MemberAdded: (nodecheck_gate.note_new,),
-    FaultNoted: (nodecheck_gate.note_fault,),
+    FaultNoted: (notes.fault, nodecheck_gate.note_fault),
     FailMember: (pod_status.fail_as_decided,),
     MembersCutOff: (cut_links.consider,),
     SpecEdited: (nodecheck_gate.edited, progress_watch.edited),

@@ -26,6 +26,7 @@ from outrider.master.core.hangs import looks as hangs_looks
 from outrider.master.core.hangs.culprit import Finding
 from outrider.master.core.hangs.limits import EVAL, INIT, STEP
 from outrider.master.core.hangs.progress_watch import own_limit, watched
+from outrider.master.core.history import notes
 from outrider.master.core.network import partition
 from outrider.master.core.network.report import cut_sentence
 from outrider.master.core.nodecheck import gate as nodecheck_gate
@@ -126,6 +127,7 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
     is_counted, own = progress_watch.is_counted(state), own_limit(state, watch)
     answers = suspicion.said
     evidence = hangs_evidence.read(world.places.values(), world.done, answers[COLLECTIVES], answers[STACKS])
+    notes.looked(state, evidence)
     nodes = {member.id: member.node for member in state.members.values()}
     patience = limit / 2 if is_counted or own is not None else limit
     finding = culprit.find(evidence, hangs_looks.PENDING if suspicion.is_sure else patience, nodes)

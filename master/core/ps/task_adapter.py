@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from outrider.master.core import step as core_step
-from outrider.master.core.actions import Action, Announce, CreatePod, Deliver, EndJob, SaveStatus, Send
+from outrider.master.core.actions import Action, Announce, CreatePod, Deliver, EndJob, SaveHistory, SaveStatus, Send
 from outrider.master.core.events import Event
 from outrider.master.core.hangs import progress_watch
 from outrider.master.core.ps import tally, tf_config
@@ -62,6 +62,8 @@ def _passed(job: PsState, task: Task, action: Action) -> Action | None:
         case SaveStatus():
             job.save_wanted = True
             job.save_due = job.save_due or task.state.stage == COMMITTING
+            return None
+        case SaveHistory():
             return None
         case Announce(kind=kind) if kind in OF_THE_JOB:
             return None

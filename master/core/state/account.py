@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.master.core.state.durability import transient
+from outrider.master.core.state.history import Track
 from outrider.wire.ids import Generation, RankIndex
 
 SAMPLES = 110
@@ -40,6 +41,8 @@ class Seat:
     stop_at: float = 0.0
     """The moment at which its stop was ordered."""
     hung: bool = False
+    track: Track = field(default_factory=Track)
+    """What was booked, over time, for the history."""
 
 
 @dataclass(slots=True)

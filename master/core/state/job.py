@@ -27,6 +27,7 @@ from outrider.master.core.state.earlier import Earlier
 from outrider.master.core.state.faults import Exclusion, Faults
 from outrider.master.core.state.generation import Reservation, World
 from outrider.master.core.state.hangs import Hangs
+from outrider.master.core.state.history import QUIET, History, Said
 from outrider.master.core.state.lease import LeaseState
 from outrider.master.core.state.links import Links
 from outrider.master.core.state.member import Member
@@ -103,6 +104,8 @@ class State:
     faults: Faults = part(Faults)
     progress: Progress = part(Progress)
     checkpoints: Checkpoints = part(Checkpoints)
+    history: History = special(History)
+    """What a report shows of the job, beyond its status."""
     status: Status = part(Status)
     account: Account = special(Account)
     """What every second of every member was spent on."""
@@ -181,4 +184,6 @@ class State:
     ) -> None:
         """Reports one line to the user."""
         severity = "warning" if warning else "normal"
+        if kind not in QUIET:
+            self.history.said.append(Said(self.now, kind, severity, member, reason))
         self.act(Announce(kind, reason, self.generation, member, severity, detail))

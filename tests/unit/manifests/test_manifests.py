@@ -75,7 +75,7 @@ def test_an_image_that_nobody_has_named_resolves_nowhere() -> None:
 
 
 # -- the schema -----------------------------------------------------------------------------------------------------
-VERSION = the("CustomResourceDefinition")["spec"]["versions"][0]
+VERSION = the("CustomResourceDefinition", "elasticjobs.outrider.dev")["spec"]["versions"][0]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
 
 
@@ -196,7 +196,7 @@ def test_a_duration_may_be_what_the_master_reads(text: str) -> None:
 
 
 def test_names_are_those_of_the_code() -> None:
-    crd = the("CustomResourceDefinition")
+    crd = the("CustomResourceDefinition", "elasticjobs.outrider.dev")
     group, version = names.GROUP_VERSION.split("/")
     assert crd["metadata"]["name"] == f"{names.PLURAL}.{group}"
     assert (crd["spec"]["group"], VERSION["name"]) == (group, version)

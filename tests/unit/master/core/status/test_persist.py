@@ -68,7 +68,7 @@ def test_every_field_of_the_state_declares_its_durability() -> None:
     assert set(fields.values()) == {"durable", "transient", "inherited", "special"}
     assert {name for name, kind in fields.items() if kind == "special"} == {
         "term", "stage", "phase", "exit_code", "members", "metrics", "world", "left", "hangs.watch",
-        "account", "status.saved_version",
+        "account", "history", "status.saved_version",
     }, "what persist writes or reads in its own way"  # fmt: skip
 
 

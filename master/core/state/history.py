@@ -1,0 +1,75 @@
+"""The state of the history: what a report shows of a job, beyond its status."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from outrider.master.core.state.durability import transient
+from outrider.master.core.state.generation import Failure, Fault
+from outrider.master.core.state.hangs import RankEvidence
+from outrider.wire.ids import RankIndex
+
+CASES, EVENTS, GENERATIONS, HOLDERS = 60, 400, 400, 2000
+"""The most faults, events, generations and changes of members that are kept, the newest of each."""
+
+
+QUIET = ("GenerationStarted", "MemberReady", "MemberCreated", "CheckpointSaved", "MemberSucceeded")
+"""The Events of each member that would push out those of the job."""
+
+
+@dataclass(slots=True)
+class Track:
+    """What one rank index did over time: the beginning and the cause of each span, without gaps."""
+
+    spans: list[tuple[float, str]] = field(default_factory=list)
+    end: float = 0.0
+    shortest: float = 0.1
+    """Seconds below which a span is merged into the one before it; it grows with the number of spans."""
+
+
+@dataclass(slots=True)
+class Case:
+    """A fault with what was known of it."""
+
+    fault: Fault
+    began_at: float
+    rank_index: RankIndex | None
+    ranks: tuple[int, ...]
+    node: str
+    step: int
+    before: dict[str, float]
+    """The time account when the fault was noted."""
+    pod: tuple[str, str, int | None] = ("", "", None)
+    """The phase of its member's pod, the platform's reason, and the exit code of its trainer's container."""
+    failures: tuple[Failure, ...] = ()
+    evidence: tuple[RankEvidence, ...] = ()
+    """What the ranks of a hang were doing."""
+    recovered_at: float | None = None
+    cost: dict[str, float] = field(default_factory=dict)
+    """The seconds of all members by cause from the fault to the first new step."""
+
+
+class Said(NamedTuple):
+    at: float
+    kind: str
+    severity: str
+    member: str | None
+    sentence: str
+
+
+@dataclass(slots=True)
+class History:
+    """What a report needs (`history.document`). Another master begins its own part."""
+
+    tracks: dict[RankIndex, Track] = transient(dict)
+    generations: deque[tuple[float, str, int, int]] = transient(lambda: deque(maxlen=GENERATIONS))
+    holders: deque[tuple[float, RankIndex, str, str]] = transient(lambda: deque(maxlen=HOLDERS))
+    cases: deque[Case] = transient(lambda: deque(maxlen=CASES))
+    said: deque[Said] = transient(lambda: deque(maxlen=EVENTS))
+    looked: tuple[RankEvidence, ...] = transient(())
+    """What the ranks did at the last look at a generation that may hang."""
+    is_new: bool = transient(False)
+    """Whether something has happened since it was written last."""
+    written_at: float = transient(0.0)
