@@ -136,18 +136,29 @@ def _note(state: State, member: Member, generation: Generation, spent: Spent, ma
     elif process.generation != generation:
         return
     step = _absolute(world, process, *made)
-    until = state.now if seat.ends_at is None else max(seat.since, seat.ends_at)
+    until = state.now if seat.ends_at is None else _extended(seat, state.now - spent.step_age)
     later = state.now - until
     booked: Booked = []
     gap = _book_activities(booked, process, spent, until - seat.since)
     since_last = max(0.0, spent.step_age - later)
     is_open = min(since_last, gap) if spent.since_first_step >= 0 else gap
-    _book_steps(state, booked, world, process, spent, gap - is_open, step)
+    seconds = gap - is_open
+    if spent.since_first_step >= 0 and process.first_step_at is None and seconds > 0:
+        seconds = _book_first_step(state, booked, process, spent, seconds, step)
+    if process.first_step_at is not None:
+        _book_steps(state, booked, world, process, seconds, step)
     for cause, seconds in booked:
         _settle(state, seat, cause, seat.since + seconds)
     seat.since = until - is_open
     process.doing, process.doing_since = spent.doing, state.now - spent.doing_for
     seat.cause = _seems(process)
+
+
+def _extended(seat: Seat, moved_at: float) -> float:
+    """The end of a process that is being stopped: not before its own last step, which the fault has not reached."""
+    assert seat.ends_at is not None
+    seat.ends_at = max(seat.since, seat.ends_at, min(moved_at, seat.stop_at))
+    return seat.ends_at
 
 
 def _begin_process(state: State, seat: Seat, world: World, spent: Spent) -> Process:
@@ -181,19 +192,20 @@ def _book_activities(booked: Booked, process: Process, spent: Spent, gap: float)
     return max(0.0, gap)
 
 
-def _book_steps(
-    state: State, booked: Booked, world: World, process: Process, spent: Spent, seconds: float, step: int
-) -> None:
-    """Books the time of ended steps: of the first one, of repeated ones, and of new ones."""
-    if seconds <= 0 or spent.since_first_step < 0:
+def _book_first_step(state: State, booked: Booked, process: Process, spent: Spent, seconds: float, step: int) -> float:
+    """Books all until the end of the first step; returns the seconds of steps after it."""
+    process.first_step_at = state.now - spent.since_first_step
+    stalls = sum(process.counted.get(name, 0.0) for name in ("checkpoint", "data", "evaluation"))
+    after = max(0.0, spent.since_first_step - spent.step_age - stalls)
+    booked.append((causes.FIRST_STEP, max(0.0, seconds - after)))
+    process.step = min(step, process.step + 1)
+    return min(seconds, after)
+
+
+def _book_steps(state: State, booked: Booked, world: World, process: Process, seconds: float, step: int) -> None:
+    """Books the time of steps that have ended: of repeated ones, of new ones, and what a slow member adds to them."""
+    if seconds <= 0:
         return
-    if process.first_step_at is None:
-        process.first_step_at = state.now - spent.since_first_step
-        stalls = sum(process.counted.get(name, 0.0) for name in ("checkpoint", "data", "evaluation"))
-        after = max(0.0, spent.since_first_step - spent.step_age - stalls)
-        booked.append((causes.FIRST_STEP, max(0.0, seconds - after)))
-        seconds = min(seconds, after)
-        process.step = min(step, process.step + 1)
     made, repeated = step - process.step, 0
     if world.resume.verdict != "unknown":
         repeated = min(step, world.resume.high) - process.step
@@ -231,6 +243,8 @@ def _end_process(state: State, seat: Seat, *, is_done: bool = False) -> None:
     process = seat.process
     if process is None:
         return
+    if seat.ends_at is not None and not is_done:
+        _follow_the_others(state, seat, process)
     ends_at = state.now if seat.ends_at is None else seat.ends_at
     stop_at = state.now if seat.ends_at is None else max(seat.stop_at, ends_at)
     if process.doing:
@@ -239,6 +253,21 @@ def _end_process(state: State, seat: Seat, *, is_done: bool = False) -> None:
     _settle(state, seat, _cut_short(process, is_done), ends_at)
     _settle(state, seat, causes.HANG if seat.hung else causes.DETECTING, stop_at)
     seat.process, seat.ends_at, seat.hung, seat.cause = None, None, False, causes.STOPPING
+
+
+def _follow_the_others(state: State, seat: Seat, process: Process) -> None:
+    """Books the last steps of a process that said no more: ranks step together, so it made those of the others."""
+    world, progress = state.world or state.left, state.progress
+    moved_at = progress.high_step_at
+    is_its = world is not None and world.generation == process.generation == progress.high_step_generation
+    if not is_its or world is None or moved_at is None or process.first_step_at is None or process.doing:
+        return
+    until = min(_extended(seat, moved_at), moved_at)
+    booked: Booked = []
+    if until > seat.since:
+        _book_steps(state, booked, world, process, until - seat.since, progress.high_step)
+    for cause, seconds in booked:
+        _settle(state, seat, cause, seat.since + seconds)
 
 
 def _cut_short(process: Process, is_done: bool) -> str:

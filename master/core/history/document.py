@@ -1,4 +1,4 @@
-"""The part of a job's history that this master has seen, as the report reads it (docs/contracts.md §17)."""
+"""The part of a job's history that this master has seen, as the report reads it (docs/contracts.md §15)."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_evidence_goes_first_where_a_part_is_too_large_and_the_oldest_goes_befor
 
 @pytest.mark.parametrize("text", ["", "AAAA", "not base64!", stored.packed({"faults": [], "tracks": [0] * 99})[:-8]])
 def test_what_is_no_packed_part_is_an_error_of_one_kind(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         stored.unpacked(text, 1 << 20)
 
 

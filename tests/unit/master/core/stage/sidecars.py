@@ -127,7 +127,8 @@ class Sidecars(Links, Checkpoints, NodeChecks):
         actor.highest = max(actor.highest, stop.generation)
         actor.stopped = max(actor.stopped, stop.generation)
         actor.finished = False
-        self.say(actor, Stopped(stop.order, stop.generation, made, 0.05, spent=spent))
+        age = 0.05 if actor.hung_at is None else self.now - actor.hung_at
+        self.say(actor, Stopped(stop.order, stop.generation, made, age, spent=spent))
         self.say_ready(actor)
 
     def step(self) -> int:
