@@ -72,6 +72,26 @@ class _Segment:
     """The bytes of all packs."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a journal holds at one moment, still packed; later events do not change it."""
+
+    since: float
+    _state: bytes
+    _packs: tuple[bytes, ...]
+    _newest: tuple[Entry, ...]
+
+    def state(self) -> Any:
+        """A new copy of the state before the first event."""
+        return _unpacked(self._state)
+
+    def parts(self) -> Iterator[list[Entry]]:
+        """All entries in order, a few at a time."""
+        for packed in self._packs:
+            yield _unpacked(packed)
+        yield list(self._newest)
+
+
 class Journal:
     """The last events and actions, and the last changes of state, which `write` saves to `path`."""
 
@@ -135,6 +155,13 @@ class Journal:
     def begins_with(self) -> Any:
         """A new copy of the state before the first recorded event; None if there is no event."""
         return _unpacked(self._segments[0].state) if self._segments else None
+
+    def taken(self) -> Taken | None:
+        """All that it holds now, in no time; None if there is no event."""
+        if not self._segments:
+            return None
+        packs = tuple(packed for segment in self._segments for packed in segment.packs)
+        return Taken(self._segments[0].since, self._segments[0].state, packs, tuple(self._newest))
 
     def events(self) -> list[tuple[float, Any]]:
         """All recorded events with their times. Applied one by one to `begins_with`, they give the current state."""
