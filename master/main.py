@@ -18,6 +18,7 @@ from outrider.master.core.job_kinds import Job, new
 from outrider.master.local.client import LocalPlatform
 from outrider.master.local.lease import Lease, LeaseHeld
 from outrider.master.local.progress_file import Progress
+from outrider.master.recording import recorder
 from outrider.master.service import settings as settings_of
 from outrider.master.service.core_driver import CORE
 from outrider.master.service.effects import MasterEffects
@@ -78,7 +79,7 @@ async def serve(settings: Settings, term: int) -> int:
     pump.put(Began(term, settings.spec, records.saved_status(), time.time()))
     pump.drain_before_judging(sidecars.drain)
     _listen_to_the_platform(settings, pump)
-    api = HttpServer(Api(pump.state, time.monotonic, pump.put, records, effects.askers).application())
+    api = HttpServer(Api(pump.state, time.monotonic, pump.put, records, effects.askers, journal).application())
     watching: list[asyncio.Future[None]] = []
     try:
         sidecars.bind(settings.bind)
@@ -87,6 +88,7 @@ async def serve(settings: Settings, term: int) -> int:
         return await pump.run(effects)
     finally:
         journal.write()
+        recorder.save(journal, settings.folder / (recorder.FAILED if pump.failure else recorder.FILE))
         records.close()
         await api.stop()
         for each in watching:

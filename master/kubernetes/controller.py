@@ -87,7 +87,7 @@ class Fleet:
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
-        self._attempts = Attempts(term, self.leadership, begin_again, self._turn_away)
+        self.attempts = Attempts(term, self.leadership, begin_again, self._turn_away)
         self._waiting: dict[JobName, Document] = {}
         """Jobs that wait until jobs and pods have been listed, or until the pods of a deleted job of their name are
         gone."""
@@ -111,7 +111,7 @@ class Fleet:
         found = self.running.get(hello.job)
         if self._modes.is_off(hello.job) or (found is not None and found.is_left_alone):
             return HandsOff(f"job {hello.job[:120]!r} is {self._modes.why_alone(hello.job)}")
-        if (why := self._attempts.why_unserved(hello.job)) is not None:
+        if (why := self.attempts.why_unserved(hello.job)) is not None:
             return HandsOff(why)
         if found is None and hello.job in self._ended:
             return self._ended.answer(hello)
@@ -226,7 +226,7 @@ class Fleet:
 
     def _gone(self, key: JobName, uid: str) -> None:
         """Handles the deletion of the ElasticJob with this uid."""
-        for known in (self._ended, self._refusals, self._modes, self._patterns, self._attempts):
+        for known in (self._ended, self._refusals, self._modes, self._patterns, self.attempts):
             known.forget(key)
         self._orders.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
@@ -288,7 +288,7 @@ class Fleet:
 
     def _serve(self, key: JobName) -> None:
         assert self.sidecars is not None
-        self._attempts.served(key)
+        self.attempts.served(key)
         self.sidecars.invite(key)
 
     def _refuse(self, key: JobName, job: Document, wrong: list[str]) -> None:
@@ -300,7 +300,7 @@ class Fleet:
         self._refusals.refuse(key, job, wrong)
 
     async def _run(self, key: JobName, running: RunningJob) -> None:
-        outcome = await self._attempts.run(key, running)
+        outcome = await self.attempts.run(key, running)
         if isinstance(outcome, Again):
             self._begin_again(key, running, outcome.attempt)
         elif outcome is Outcome.LEFT_ALONE:

@@ -1,4 +1,4 @@
-"""Serves /healthz and /readyz of one replica, and /metrics of a master to authorized readers."""
+"""Serves /healthz and /readyz of one replica, and to authorized readers /metrics and the jobs' recordings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from outrider.master.kubernetes.api.client import Api
+from outrider.master.kubernetes.auth import metrics_readers
 from outrider.master.kubernetes.auth.metrics_readers import Readers
 from outrider.master.service import metrics
+from outrider.runtime.http import failure
+from outrider.wire.ids import JobName
 
 if TYPE_CHECKING:
     from outrider.master.kubernetes.controller import Fleet
+
+RECORDING = "/v1/namespaces/{namespace}/jobs/{name}/recording"
 
 
 class Health:
@@ -29,7 +34,7 @@ class Health:
         application = web.Application()
         application.add_routes([web.get("/healthz", self._healthy), web.get("/readyz", self._readyz)])
         if self._readers is not None:
-            application.add_routes([web.get("/metrics", self._metrics)])
+            application.add_routes([web.get("/metrics", self._metrics), web.get(RECORDING, self._recording)])
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, port=port).start()
@@ -57,3 +62,25 @@ class Health:
         refused = sidecars.refused if sidecars is not None else {}
         text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None, refused)
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    async def _recording(self, request: web.Request) -> web.StreamResponse:
+        """The journal of a job as a recording (`outrider bundle`)."""
+        assert self._readers is not None
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        access = metrics_readers.recording_of(namespace, name)
+        no_reader = await self._readers.why_refused(request.headers.get("Authorization", ""), access)
+        if no_reader is not None:
+            return no_reader.response()
+        if self.fleet is None:
+            return failure(
+                503, "this replica does not lead: read the recording from the pod with outrider.dev/leader=true"
+            )
+        key = JobName(f"{namespace}/{name}")
+        taken = self.fleet.attempts.journal_of(key, self.fleet.running.get(key))
+        if taken is None:
+            why = "it does not run this job, and it is not one of the last that have ended"
+            return failure(404, f"this master has no journal of {key}: {why}")
+        # imported only if requested, because the webhook's process has this module too
+        from outrider.master.service.http import recording_response
+
+        return await recording_response(request, taken)

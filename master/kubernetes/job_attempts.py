@@ -15,6 +15,7 @@ from outrider.master.kubernetes.job_runner import RunningJob
 from outrider.master.kubernetes.leadership import Leadership
 from outrider.master.kubernetes.status_writer import Superseded
 from outrider.master.service.sidecars import HandsOff
+from outrider.runtime.journal import Taken
 from outrider.runtime.pump import CORE_FAILED
 from outrider.wire.ids import JobName
 
@@ -22,6 +23,8 @@ SLOWEST = 300.0
 """Longest pause in seconds between two attempts after a failure of the core."""
 BEGIN_AGAIN = 5.0
 """Seconds after which a job whose status could not be claimed is retried."""
+KEPT = 8
+"""Most journals of ended attempts that stay in memory, of at most 2 MiB each."""
 CORE_HAS_FAILED = "SupervisionFailed"
 """Reason of the condition Supervised while a job waits for its next attempt."""
 UNSERVED = (
@@ -57,8 +60,22 @@ class Attempts:
         self._term, self._leadership, self._pause, self._turn_away = term, leadership, pause, turn_away
         self._failures: dict[JobName, int] = {}
         """Number of consecutive failures of each job's core; a run of more than `SLOWEST` seconds resets it."""
+        self._over: dict[JobName, Taken] = {}
+        """The journals of the last KEPT attempts that have ended, for bundles."""
         self._unserved: dict[JobName, str] = {}
         """Reason, for each job that waits for its next attempt."""
+
+    def journal_of(self, key: JobName, running: RunningJob | None) -> Taken | None:
+        """What is recorded of a running job, or of one of the last that have ended."""
+        taken = running.journal.taken() if running is not None and key not in self._unserved else None
+        return taken or self._over.get(key)
+
+    def _keep(self, key: JobName, running: RunningJob) -> None:
+        self._over.pop(key, None)
+        if (taken := running.journal.taken()) is not None:
+            self._over[key] = taken
+        while len(self._over) > KEPT:
+            del self._over[next(iter(self._over))]
 
     def why_unserved(self, key: JobName) -> str | None:
         return self._unserved.get(key)
@@ -70,11 +87,17 @@ class Attempts:
         self._unserved.pop(key, None)
         self._failures.pop(key, None)
 
+    async def _run(self, key: JobName, running: RunningJob) -> int:
+        try:
+            return await running.run()
+        finally:
+            self._keep(key, running)
+
     async def run(self, key: JobName, running: RunningJob) -> Outcome | Again:
         log.info("job %s: started, with term %d", key, self._term)
         began = time.monotonic()
         try:
-            code = await running.run()
+            code = await self._run(key, running)
         except Superseded as error:
             if await self._leadership.is_superseded(error):
                 return Outcome.SUPERSEDED

@@ -96,11 +96,11 @@ class RunningJob:
         self._record = JobRecord(api, job, term, lambda: self.pods.all(), accepted)
         self._record.problems = list(problems)
         self._begun_anew = begin_anew.begun_anew(job)
-        self._journal = journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
+        self.journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
         core = job_kinds.new(
             elasticjob_ps.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS)
         )
-        self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
+        self._pump: Pump[Job, Event, Action] = Pump(CORE, core, self.journal)
         self._platform = KubernetesPlatform(
             api, self._record, policy, self._pump.put, lambda: self.pods.lack(self.state.target), limits
         )
@@ -202,7 +202,7 @@ class RunningJob:
             pause = min(2 * pause, MOST_PAUSE)
 
     def write_journal(self) -> None:
-        self._journal.write()
+        self.journal.write()
 
     async def report_unsupervised(self, reason: str, text: str) -> None:
         """Reports that the job's ranks train without supervision until the next attempt."""

@@ -17,8 +17,8 @@ from outrider.runtime.unix import checked_path
 from outrider.wire.ids import Role
 
 LEFTOVERS = (
-    "status.json", "events.jsonl", "progress.jsonl", "loss.jsonl", "journal.txt", "master.sock", "node.sock",
-    "master.log", "members", "logs",
+    "status.json", "events.jsonl", "progress.jsonl", "loss.jsonl", "journal.txt", "recording.jsonl.gz",
+    "recording-failed.jsonl.gz", "command.json", "master.sock", "node.sock", "master.log", "members", "logs",
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ LONGEST_LINE = 64 << 20
 
 
 class WrongRecording(Exception):
-    """This is no recording that this version can replay; the message is a sentence without its full stop."""
+    """This version cannot replay it; the message says why, in a sentence without its full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _recording(found: Iterator[Any], any_version: bool) -> Recording:
     made_by = head.get("outrider")
     if made_by != outrider.__version__ and not any_version:
         raise WrongRecording(f"Outrider {made_by} made it, and this is {outrider.__version__}: replay it with that "
-                             "version, or with --any-version if its core shall decide anew")  # fmt: skip
+                             "version, or with --any-version if this one shall decide")  # fmt: skip
     if head.get("kind") not in JOBS:
         raise WrongRecording(f"its job is of the unknown kind {reader.quoted(head.get('kind'))}")
     begin = _map(next(found, None))

@@ -35,8 +35,8 @@ MOST_BYTES = 64 << 20
 """The most bytes of a recording, before it is compressed."""
 MOST_AT_THE_END = 16 << 20
 """The same for the one that a local master writes when it ends, which the command waits for."""
-FILE = "recording.jsonl.gz"
-"""The name of that file in the job's folder."""
+FILE, FAILED = "recording.jsonl.gz", "recording-failed.jsonl.gz"
+"""The names of that file in the job's folder; the second one if its core has failed, because another master follows."""
 JOBS: dict[str, type] = {each.__name__: each for each in Job.__args__}
 
 log = logging.getLogger("recording")

@@ -1,4 +1,4 @@
-"""The user's HTTP API of a job: status, events, scale, restart, stop, stacks (docs/contracts.md §7).
+"""The user's HTTP API of a job: status, events, recording, scale, restart, stop, stacks (docs/contracts.md §7).
 
 Requests are validated here and become events of the core. An order is answered with 202 at once; the job's events
 report what then happens.
@@ -27,9 +27,11 @@ from outrider.master.core.events import (
 from outrider.master.core.job_kinds import Job
 from outrider.master.core.scaling import rehearsal
 from outrider.master.core.state.job import ENDED
+from outrider.master.recording import recorder, vocabulary
 from outrider.master.service.effects import Answers
 from outrider.master.service.status_files import Records
 from outrider.runtime.http import failure
+from outrider.runtime.journal import Journal, Taken
 from outrider.wire.messages.diagnostics import REHEARSAL
 
 COLLECT_SECONDS = 9.0
@@ -52,12 +54,14 @@ class Api:
         put: Callable[[Event], None],
         records: Records,
         askers: dict[str, Callable[[Answers], None]],
+        journal: Journal,
     ) -> None:
         self._state = state
         self._now = now
         self._put = put
         self._records = records
         self._askers = askers
+        self._journal = journal
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=BODY_BYTES, middlewares=[_refusals])
@@ -65,6 +69,7 @@ class Api:
             [
                 web.get("/v1/status", self._status),
                 web.get("/v1/events", self._events),
+                web.get("/v1/recording", self._recording),
                 web.post("/v1/scale", self._scale),
                 web.post("/v1/restart", self._restart),
                 web.post("/v1/stop", self._stop),
@@ -94,6 +99,9 @@ class Api:
                 await response.write(json.dumps(line).encode() + b"\n")
         await response.write_eof()
         return response
+
+    async def _recording(self, request: web.Request) -> web.StreamResponse:
+        return await recording_response(request, self._journal.taken())
 
     async def _healthy(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -168,6 +176,20 @@ class Api:
 
     def _is_over(self) -> bool:
         return self._state.stage == ENDED
+
+
+async def recording_response(request: web.Request, taken: Taken | None) -> web.StreamResponse:
+    """The recording of what was taken of a journal, in pieces between which other tasks run."""
+    await asyncio.to_thread(vocabulary.words)
+    response = web.StreamResponse(headers={"Content-Type": "application/jsonl"})
+    await response.prepare(request)
+    for line in recorder.lines(taken):
+        if line:
+            await response.write(line)
+        else:
+            await asyncio.sleep(0)
+    await response.write_eof()
+    return response
 
 
 @web.middleware

@@ -51,6 +51,17 @@ class Master:
         """`stacks` or `collectives` of every member: the bodies by member, and the members that did not answer."""
         return self._json("GET", f"/v1/{what}")
 
+    def recording(self, most: int, seconds: float = 60.0) -> bytes:
+        """The recording of the job's journal; at most `most` bytes of it."""
+        connection = _UnixConnection(self._socket, seconds)
+        with self._reached(), contextlib.closing(connection):
+            connection.request("GET", "/v1/recording")
+            response = connection.getresponse()
+            text = response.read(most)
+        if response.status >= 400:
+            self._parsed(response.status, text)
+        return text
+
     def post(self, path: str, body: dict[str, Any], seconds: float = TIMEOUT) -> dict[str, Any]:
         """Request an action; a refusal raises UserError with the master's message."""
         return self._json("POST", path, body, seconds)

@@ -1,7 +1,8 @@
-"""Authorizes readers of /metrics by their bearer token, as Kubernetes' own components do.
+"""Authorizes readers of /metrics and of recordings by their bearer token, as Kubernetes' own components do.
 
-Each token costs a TokenReview and a SubjectAccessReview (`get` on the path); the answers are cached for a while. The
-metrics name the jobs of all tenants, so a reader gets either all of them or none.
+Each token costs a TokenReview and a SubjectAccessReview; the answers are cached for a while. The metrics name the jobs
+of all tenants, so a reader, who may `get` the path, gets either all of them or none. A recording is one job's: its
+reader may `get` the subresource `recording` of that ElasticJob.
 """
 
 from __future__ import annotations
@@ -44,7 +45,19 @@ class Refused:
         return response
 
 
-UNAUTHENTICATED = Refused(401, "GET /metrics requires a token of the cluster: Authorization: Bearer TOKEN")
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a reader must be allowed to do: the attributes of a SubjectAccessReview."""
+
+    kind: str
+    attributes: tuple[tuple[str, str], ...]
+    refusal: str
+    """The text of an answer of 403, behind the user's name."""
+
+
+METRICS = Access("nonResourceAttributes", (("path", PATH), ("verb", "get")),
+                 f"cannot get {PATH}: bind it to outrider-metrics-reader")  # fmt: skip
+UNAUTHENTICATED = Refused(401, "this path requires a token of the cluster: Authorization: Bearer TOKEN")
 BUSY = Refused(503, "too many tokens are under review; retry later")
 
 
@@ -55,12 +68,12 @@ class Readers:
         """Cached answers by the token's digest: when each expires, and the refusal (None: allowed)."""
         self._asking: dict[bytes, asyncio.Task[Refused | None]] = {}
 
-    async def why_refused(self, authorization: str) -> Refused | None:
-        """The refusal for this value of the Authorization header; None if the metrics may be read."""
+    async def why_refused(self, authorization: str, access: Access = METRICS) -> Refused | None:
+        """The refusal for this value of the Authorization header; None if the access is allowed."""
         if not authorization.lower().startswith(SCHEME) or len(authorization) > TOKEN_LENGTH:
             return UNAUTHENTICATED
         token = authorization[len(SCHEME) :].strip()
-        digest = sha256(token.encode()).digest()
+        digest = sha256(f"{token} {access.attributes}".encode()).digest()
         until, answer = self._kept.get(digest, (0.0, None))
         if self._clock() < until:
             return answer
@@ -68,12 +81,12 @@ class Readers:
         if asking is None:
             if len(self._asking) >= AT_ONCE:
                 return BUSY
-            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest, token))
+            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest, token, access))
         return await asyncio.shield(asking)
 
-    async def _ask(self, digest: bytes, token: str) -> Refused | None:
+    async def _ask(self, digest: bytes, token: str, access: Access) -> Refused | None:
         try:
-            answer = await self._review(token)
+            answer = await self._review(token, access)
         except (ApiError, TimeoutError):
             return Refused(503, "the API server could not review this token; retry later")
         finally:
@@ -87,22 +100,30 @@ class Readers:
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
 
-    async def _review(self, token: str) -> Refused | None:
+    async def _review(self, token: str, access: Access) -> Refused | None:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = mapping((await self._api.create(TOKEN_REVIEWS, review)).get("status"))
         if status.get("authenticated") is not True:
             return UNAUTHENTICATED
         user = mapping(status.get("user"))
-        status = mapping((await self._api.create(ACCESS_REVIEWS, _access_of(user))).get("status"))
+        status = mapping((await self._api.create(ACCESS_REVIEWS, _access_of(user, access))).get("status"))
         if status.get("allowed") is not True:
-            return Refused(403, f"{user.get('username')} cannot get {PATH}: bind it to outrider-metrics-reader")
+            return Refused(403, f"{user.get('username')} {access.refusal}")
         return None
 
 
-def _access_of(user: dict[str, Any]) -> dict[str, Any]:
+def recording_of(namespace: str, name: str) -> Access:
+    """The right to read the recording of this job."""
+    resource = {"group": "outrider.dev", "resource": "elasticjobs", "subresource": "recording"}
+    attributes = {"verb": "get", "namespace": namespace, "name": name, **resource}
+    refusal = f"cannot get elasticjobs/recording in the namespace {namespace}: outrider-edit has that right"
+    return Access("resourceAttributes", tuple(attributes.items()), refusal)
+
+
+def _access_of(user: dict[str, Any], access: Access) -> dict[str, Any]:
     who = {"user": user.get("username"), **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)}}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {**who, "nonResourceAttributes": {"path": PATH, "verb": "get"}},
+        "spec": {**who, access.kind: dict(access.attributes)},
     }

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.cli import job_dirs
+from outrider.cli.bundling import command_line
 from outrider.cli.client import Master
 from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
@@ -76,6 +77,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     try:
         async with Node(node_config(request, folder, _shown(request, shows, loss))) as node:
             _link_logs(folder, request.log_dir)
+            command_line.note(folder)
             if mode not in (Mode.QUIET, Mode.JSON):
                 screen.say(_first_line(request))
                 for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):

@@ -105,7 +105,7 @@ async def test_a_term_that_no_master_can_have_had_ends_no_master(term: int, tmp_
     async with api_server() as (server, api):
         path = server.put_job(bad)
         async with served(server, api, tmp_path, begin_again=0.01) as master:
-            await server.until(lambda: master.fleet._attempts._failures)
+            await server.until(lambda: master.fleet.attempts._failures)
             server.edit(path, status={})
             await server.until(lambda: server.all("/pods/good-worker-0"))
             master.assert_lives()

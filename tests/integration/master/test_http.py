@@ -28,6 +28,7 @@ from outrider.master.core.state.job import State
 from outrider.master.service.http import Api
 from outrider.master.service.status_files import Records
 from outrider.runtime.http import HttpServer
+from outrider.runtime.journal import Journal
 from outrider.wire.ids import JobName
 from outrider.wire.messages.diagnostics import REHEARSAL
 from tests.waiting import until
@@ -55,7 +56,7 @@ async def served(folder: Path) -> AsyncIterator[Served]:
     socket = folder / "master.sock"
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as client:
         api = Served(client, records, askers)
-        server = HttpServer(Api(state, lambda: 1.0, api.events.append, records, askers).application())
+        server = HttpServer(Api(state, lambda: 1.0, api.events.append, records, askers, Journal()).application())
         await server.start_on_socket(socket)
         try:
             yield api
