@@ -27,17 +27,17 @@ _OF_KIND = {
     NAME: """
         crowd.Crowd.unheard crowd.Crowd.unheard_on crowd.Crowd.bad_nodes earlier.Earlier.addresses
         checkpoints.DataNote.generation faults.Exclusion.avoiding faults.Exclusion.condemned generation.Fault.node
-        generation.World.address hangs.Call.group hangs.Call.op hangs.Collection.request hangs.Hangs.collections
-        hangs.Looks.request hangs.Suspicion.requests member.Member.node member.Member.avoid member.Member.address
-        member.Member.machine occurrences.FaultNoted.node placement.Placement.nodes placement.Placement.waits_behind
-        rules.Rules.marked rules.Rules.flags rules.Rules.hits rules.Rules.holding timers.Deadlines._at
-        timers.Deadlines._heap state.PsState.collections checkpoints.Wanted.address generation.Start.master_addr
-        links.Neighbour.address links.Probe.address membership.Hello.address membership.Hello.machine
-        membership.Welcome.master node_check.CheckPeer.address node_check.Check.address events.PodSeen.node
-        events.NodeSeen.node events.NodeSeen.conditions events.NodeSeen.taints events.TurnTold.behind
-        events.Asked.request actions.CreatePod.avoid actions.ProbeMember.address actions.Deliver.request
-        spec.Rule.condition spec.Rule.taint spec.JobSpec.save_signal spec.JobSpec.time_zone spec.JobSpec.ps
-        spec.JobSpec.workers spec.JobSpec.chief spec.JobSpec.own_address
+        generation.World.address hangs.Call.group hangs.Call.op hangs.Call.name hangs.Collection.request
+        hangs.Hangs.collections hangs.Looks.request hangs.Suspicion.requests member.Member.node member.Member.avoid
+        member.Member.address member.Member.machine occurrences.FaultNoted.node placement.Placement.nodes
+        placement.Placement.waits_behind rules.Rules.marked rules.Rules.flags rules.Rules.hits rules.Rules.holding
+        timers.Deadlines._at timers.Deadlines._heap state.PsState.collections checkpoints.Wanted.address
+        generation.Start.master_addr links.Neighbour.address links.Probe.address membership.Hello.address
+        membership.Hello.machine membership.Welcome.master node_check.CheckPeer.address node_check.Check.address
+        events.PodSeen.node events.NodeSeen.node events.NodeSeen.conditions events.NodeSeen.taints
+        events.TurnTold.behind events.Asked.request actions.CreatePod.avoid actions.ProbeMember.address
+        actions.Deliver.request spec.Rule.condition spec.Rule.taint spec.JobSpec.save_signal spec.JobSpec.time_zone
+        spec.JobSpec.ps spec.JobSpec.workers spec.JobSpec.chief spec.JobSpec.own_address
     """,
     ERROR: """
         checkpoints.StateSaved.error checkpoints.Fetched.error generation.WorkerExit.error_message
@@ -76,24 +76,24 @@ _OF_KIND = {
         checkpoints.DataNote.kind checkpoints.DataNote.sentence earlier.Earlier.saved_world
         earlier.Earlier.saved_left faults.Faults.counts generation.Failure.ruling generation.Failure.note
         generation.Fault.kind generation.Fault.reason generation.PlannedSave.why generation.PlannedSave.signal
-        generation.Restoring.name generation.Resume.path generation.Resume.verdict hangs.Call.name hangs.Row.process
-        hangs.Row.phase hangs.RankEvidence.process hangs.RankEvidence.phase hangs.Pace.longest hangs.Seen.phase
-        hangs.Suspicion.said hangs.Looks.doubtless hangs.Watch.phases hangs.Watch.inherited hangs.Collection.what
-        job.State.stage job.State.phase job.State.restart_wanted job.State.stop_wanted member.Suspicion.reported
-        member.Member.life member.Member.pod_phase member.Member.sidecar_ended member.Member.resources
-        member.Member.in_place member.Member.leaving member.Member.dismissed member.Member.taken_out
-        member.Member.session member.Member.memory_key member.Member.mode member.Member.mode_reason
-        member.Member.isolated member.Member.check_wanted membership.Membership.sessions nodecheck.Answer.result
-        nodecheck.Answer.kind nodecheck.Finding.verdict nodecheck.Finding.check nodecheck.Finding.reason
-        nodecheck.Finding.kind nodecheck.NodeCheck.rounds occurrences.GenerationAdopted.progress
-        occurrences.FailMember.reason progress.Progress.saves progress.Progress.prints rules.Flag.action
-        rules.Flag.why rules.Rules.judged rules.Rules.dropped_patterns scaling.Scaling.condition
-        scaling.Scaling.trail scaling.Metrics.values scaling.Metrics.line status.Status.reason
-        stragglers.Comparison.sources checkpoints.Saved.path checkpoints.Saved.prints checkpoints.SaveState.signal
-        checkpoints.StateOffered.names checkpoints.StateSaved.path checkpoints.Wanted.memory_key
-        data_position.DataSaid.word data_position.DataSaid.sentence diagnostics.Ask.what generation.Ready.rung
-        generation.Ready.rung_reason generation.Start.saves generation.Start.patterns generation.Start.tf_config
-        generation.Start.prints log_lines.Group.name log_lines.LineMatched.pattern log_lines.LineMatched.line
+        generation.Restoring.name generation.Resume.path generation.Resume.verdict hangs.Row.process hangs.Row.phase
+        hangs.RankEvidence.process hangs.RankEvidence.phase hangs.Pace.longest hangs.Seen.phase hangs.Suspicion.said
+        hangs.Looks.doubtless hangs.Watch.phases hangs.Watch.inherited hangs.Collection.what job.State.stage
+        job.State.phase job.State.restart_wanted job.State.stop_wanted member.Suspicion.reported member.Member.life
+        member.Member.pod_phase member.Member.sidecar_ended member.Member.resources member.Member.in_place
+        member.Member.leaving member.Member.dismissed member.Member.taken_out member.Member.session
+        member.Member.memory_key member.Member.mode member.Member.mode_reason member.Member.isolated
+        member.Member.check_wanted membership.Membership.sessions nodecheck.Answer.result nodecheck.Answer.kind
+        nodecheck.Finding.verdict nodecheck.Finding.check nodecheck.Finding.reason nodecheck.Finding.kind
+        nodecheck.NodeCheck.rounds occurrences.GenerationAdopted.progress occurrences.FailMember.reason
+        progress.Progress.saves progress.Progress.prints rules.Flag.action rules.Flag.why rules.Rules.judged
+        rules.Rules.dropped_patterns scaling.Scaling.condition scaling.Scaling.trail scaling.Metrics.values
+        scaling.Metrics.line status.Status.reason stragglers.Comparison.sources checkpoints.Saved.path
+        checkpoints.Saved.prints checkpoints.SaveState.signal checkpoints.StateOffered.names
+        checkpoints.StateSaved.path checkpoints.Wanted.memory_key data_position.DataSaid.word
+        data_position.DataSaid.sentence diagnostics.Ask.what generation.Ready.rung generation.Ready.rung_reason
+        generation.Start.saves generation.Start.patterns generation.Start.tf_config generation.Start.prints
+        log_lines.Group.name log_lines.LineMatched.pattern log_lines.LineMatched.line
         log_lines.PatternDropped.pattern log_lines.PatternDropped.reason log_lines.PatternDropped.line
         membership.Hello.token membership.Hello.rung membership.Hello.rung_reason membership.Hello.ticket
         membership.Hello.isolated membership.Hello.memory_key membership.Welcome.ticket membership.Leaving.reason

@@ -36,6 +36,10 @@ SHORT_NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?\Z")
 MEMBER = re.compile(r"(worker|master|chief|ps|evaluator)-\d{1,9}\Z")
 DIGITS = re.compile(r"\d+")
 PLACEHOLDER = re.compile(r"<redacted-[a-z]+[^<>]*>")
+ANSWERS = {"stack": fields.TRACEBACK, "frame": fields.FRAME, "op": fields.NAME, "group": fields.NAME, "id": fields.NAME,
+           "error": fields.ERROR}  # fmt: skip
+"""The kinds of texts in a member's answer, by their keys: those of the fields that the core makes of them."""
+FIRST = "Traceback (most recent call last):"
 LETTERS = "bfgjkpqtvwyz"
 """No word for which the core searches in an error is made of these alone."""
 PHRASES = (
@@ -126,9 +130,9 @@ class Scrubber:
     def error(self, value: str) -> str:
         """The message of an exception: errors that the core takes for the same have one placeholder but for the number
         in it, and the core finds in it what it finds in the message."""
-        if not value or value in vocabulary.words() or PLACEHOLDER.fullmatch(value):
-            return value
         key = error_signature.NUMBERS.sub("#", value)
+        if not value or PLACEHOLDER.fullmatch(value) or (value in vocabulary.words() and "#" not in key):
+            return value
         made = self._with_phrases("error", key)
         if "#" not in key:
             return made
@@ -187,8 +191,10 @@ class Scrubber:
         return "\n".join(kept)
 
     def _line_of_traceback(self, line: str) -> str:
-        if line.startswith(("Traceback (most recent call last)", "Current thread ", "Thread 0x")):
-            return line.partition(" [")[0] if line.startswith("T") and "0x" in line else line[:80]
+        if line.startswith(FIRST):
+            return FIRST
+        if match := re.match(r"(Current thread|Thread) 0x[0-9a-f]+", line):  # without its name
+            return f"{match[0]} (most recent call first):"
         if match := re.match(r'\s*File "([^"]*)", line (\d+|\?+),? in (.*)$', line):
             file, number, name = match.groups()
             place = self.frame(f"{file}:{number} {name}")
@@ -213,8 +219,7 @@ class Scrubber:
         if isinstance(value, list):
             return [self._answer(each, key) for each in value]
         if isinstance(value, str):
-            by_key = {"stack": self.traceback, "frame": self.frame, "op": self.name, "error": self.error}
-            return by_key.get(key, self.untyped)(value)
+            return self._by_kind[ANSWERS.get(key, fields.TEXT)](value)
         return value
 
     # -- placeholders -----------------------------------------------------------------------------------------------

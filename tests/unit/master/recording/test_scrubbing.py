@@ -41,6 +41,7 @@ def test_the_core_finds_in_a_placeholder_what_it_finds_in_the_message(message: s
 @given(MESSAGES, MESSAGES)
 @example("port 4001 is closed", "port 4002 is closed")
 @example("HTTP 404", "HTTP 503")
+@example("127.0.0.1", "address already in use")
 def test_two_errors_are_the_same_if_and_only_if_their_placeholders_are(one: str, other: str) -> None:
     scrubber = Scrubber()
     exits = [replace(EXIT, error_message=message) for message in (one, other)]
@@ -107,5 +108,9 @@ hf_secret again"""
   File "<redacted-b>/train.py", line 12, in <module>
   File "<redacted-f>/lib/python3.11/site-packages/hub/login.py", line 3, in login
 hub.LoginError: <redacted-g>"""
+    )
+    stack = 'Current thread 0x00007f12 [secret] (most recent call first):\n  File "/home/me/train.py", line 3 in main'
+    assert Scrubber().traceback(stack) == (
+        'Current thread 0x00007f12 (most recent call first):\n  File "<redacted-b>/train.py", line 3 in main'
     )
     assert Scrubber().traceback("the last line that a script wrote") == "<redacted-b>"
