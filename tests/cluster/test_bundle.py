@@ -22,7 +22,7 @@ def test_a_job_is_bundled_by_who_may_edit_it_and_replayed(make: Make) -> None:
     job.kubectl("create", "rolebinding", "editor", "--clusterrole=outrider-edit",
                 f"--serviceaccount={job.namespace}:editor")  # fmt: skip
     bundled(job, "editor", "-o", str(path))
-    assert {archive.RECORDING, archive.ELASTICJOB} <= set(archive.read(path)[1])
+    assert {archive.RECORDING, archive.ELASTICJOB, archive.EVENTS} <= set(archive.read(path)[1])
     shown = subprocess.run([OUTRIDER, "replay", str(path)], capture_output=True, text=True, timeout=DEADLINE)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[-1].endswith("decides as recorded")

@@ -9,10 +9,13 @@ from outrider.master.recording import recorder
 
 
 def contents(job: str, namespace: str | None, system: str, account: str | None) -> Contents:
-    """The ElasticJob, which has the status, and the recording of the master that runs it or ran it last."""
-    found, document, content, why = recording.read(job, namespace, system, account, recorder.MOST_BYTES * 2)
-    made = Contents(f"{found}/{job}")
-    made.add_recording(content, f"no recording: {why}")
-    made.add(archive.ELASTICJOB, documents.elastic_job(document, made.scrubber))
+    """The ElasticJob, which has the status, its Events, and the recording of the master that runs it or ran it last."""
+    found = recording.read(job, namespace, system, account, recorder.MOST_BYTES * 2)
+    made = Contents(f"{found.namespace}/{job}")
+    made.left_out += found.missing
+    if found.recording:
+        made.members[archive.RECORDING] = found.recording
+    made.add(archive.ELASTICJOB, documents.elastic_job(found.job, made.scrubber))
+    made.add_events(documents.event_of_the_cluster(each, made.scrubber) for each in found.events)
     made.add(archive.VERSIONS, local.versions())
     return made

@@ -36,6 +36,16 @@ def event(line: Mapping[str, Any], scrubber: Scrubber, *, with_reason: bool) -> 
     return {**found, "reason": line.get("reason")} if with_reason else found
 
 
+def event_of_the_cluster(event: Mapping[str, Any], scrubber: Scrubber) -> dict[str, Any]:
+    """A Kubernetes Event in the form of ours, without its message."""
+    line = {
+        "time": event.get("lastTimestamp") or event.get("eventTime"),
+        "kind": event.get("reason"),
+        "severity": str(event.get("type")).lower(),
+    }
+    return {**{name: _of(each, name, scrubber) for name, each in line.items()}, "count": event.get("count")}
+
+
 def elastic_job(document: Mapping[str, Any], scrubber: Scrubber) -> dict[str, Any]:
     """An ElasticJob: of labels and annotations the names, and values only of Outrider's own; of variables the names."""
     kept = {name: document.get(name) for name in ("apiVersion", "kind", "metadata", "spec", "status")}

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import platform
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class Contents:
     def add(self, name: str, value: Any) -> None:
         self.members[name] = json.dumps(value, indent=1).encode() + b"\n"
 
+    def add_events(self, events: Iterable[Mapping[str, Any]]) -> None:
+        self.members[archive.EVENTS] = b"".join(json.dumps(each).encode() + b"\n" for each in events)
+
     def add_recording(self, content: bytes, missing: str) -> None:
         if content:
             self.members[archive.RECORDING] = content
@@ -61,8 +64,7 @@ def contents(job: str, with_logs: bool) -> Contents:
         made.add(archive.STATUS, documents.status(status_of(job), made.scrubber))
     except UserError as missing:
         made.left_out.append(missing.message)
-    events = (documents.event(line, made.scrubber, with_reason=with_logs) for line in saved_events(job))
-    made.members[archive.EVENTS] = b"".join(json.dumps(each).encode() + b"\n" for each in events)
+    made.add_events(documents.event(line, made.scrubber, with_reason=with_logs) for line in saved_events(job))
     _add_spec(made, folder)
     _add_command(made, folder)
     made.add(archive.VERSIONS, versions())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import http.client
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.cli.errors import UserError
@@ -21,10 +23,29 @@ TOKEN_SECONDS = 600
 """The least lifetime of a token that the API server issues."""
 
 
-def read(
-    name: str, namespace: str | None, system: str, account: str | None, most: int
-) -> tuple[str, Document, bytes, str]:
-    """The job's namespace, its ElasticJob, and its recording, or why there is none. Raises UserError."""
+@dataclass(slots=True)
+class Found:
+    """What the cluster has about a job."""
+
+    namespace: str
+    job: Document
+    """The ElasticJob."""
+    events: list[Document] = field(default_factory=list)
+    recording: bytes = b""
+    missing: list[str] = field(default_factory=list)
+    """Why a part is missing."""
+
+    def add(self, what: str, read: Callable[[], Any]) -> Any:
+        """A part that may be missing."""
+        try:
+            return read()
+        except UserError as why:
+            self.missing.append(f"no {what}: {why.message}")
+            return None
+
+
+def read(name: str, namespace: str | None, system: str, account: str | None, most: int) -> Found:
+    """The ElasticJob, its Events, and its recording. Raises UserError if there is no such job."""
     pods, default = cluster()
     namespace = namespace or default
     from kubernetes.client import CustomObjectsApi
@@ -32,12 +53,23 @@ def read(
     group, version = GROUP_VERSION.split("/")
     get = CustomObjectsApi(pods.api_client).get_namespaced_custom_object
     job = call_api(get, "get", name, namespace, "ElasticJob", group=group, version=version, plural=PLURAL)
-    try:
-        token = _token(pods, namespace, account)
-        forwarded = _forwarded(pods, system)
-        return namespace, job, recording(forwarded, token, namespace, name, most), ""
-    except UserError as why:
-        return namespace, job, b"", why.message
+    found = Found(namespace, job)
+    found.events = found.add("events", lambda: _events(pods, namespace, name)) or []
+    found.recording = found.add("recording", lambda: _recorded(pods, namespace, name, system, account, most)) or b""
+    return found
+
+
+def _recorded(api: Any, namespace: str, name: str, system: str, account: str | None, most: int) -> bytes:
+    token = _token(api, namespace, account)
+    return recording(_forwarded(api, system), token, namespace, name, most)
+
+
+def _events(api: Any, namespace: str, name: str) -> list[Document]:
+    """The Events about the ElasticJob, the oldest first."""
+    about = f"involvedObject.kind=ElasticJob,involvedObject.name={name}"
+    listed = call_api(api.list_namespaced_event, "list", "", namespace, "event", field_selector=about)
+    found: list[Document] = api.api_client.sanitize_for_serialization(listed.items)
+    return sorted(found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
 
 
 def _token(api: Any, namespace: str, account: str | None) -> str:

@@ -62,6 +62,13 @@ def test_a_status_keeps_words_names_and_numbers() -> None:
     assert found["faults"][0]["reason"].startswith("<redacted-")
 
 
+def test_an_event_of_the_cluster_has_no_message() -> None:
+    event = {"reason": "WorkerExited", "type": "Warning", "count": 2, "message": planted.S[1],
+             "lastTimestamp": "2026-11-21T03:00:00Z", "metadata": {"name": planted.S[2]}}  # fmt: skip
+    shown = documents.event_of_the_cluster(event, Scrubber())
+    assert shown == {"time": "2026-11-21T03:00:00Z", "kind": "WorkerExited", "severity": "warning", "count": 2}
+
+
 def test_an_event_has_its_reason_only_with_the_logs() -> None:
     line = {"seq": 3, "time": "2026-11-21T03:00:00Z", "kind": "WorkerExited", "severity": "warning",
             "member": "worker-0", "generation": "1.1", "reason": "secret", "detail": {"a": "secret"}}  # fmt: skip
