@@ -43,7 +43,8 @@ def bundle(
         made = cluster.contents(job, namespace, system, service_account)
     else:
         made = local.contents(job_dirs.the_job(job), with_logs)
-    about = {"job": made.job, "with_logs": with_logs, "left_out": made.left_out}
+    left_out = [each.partition(":")[0] for each in made.left_out]  # behind it paths and others' messages may follow
+    about = {"job": made.job, "with_logs": with_logs, "left_out": left_out}
     content = archive.packed(made.members, about)
     if len(content) > archive.MOST_PACKED:
         raise UserError(f"the bundle would have {len(content) >> 20} MiB, but at most {archive.MOST_PACKED >> 20} MiB "

@@ -85,7 +85,7 @@ def _token(api: Any, namespace: str, account: str | None) -> str:
 
         made = call_api(call, f"create a token of the service account {account} in", "", namespace, body=body)
         return str(made.status.token)
-    own = str(api.api_client.configuration.get_api_key_with_prefix("authorization") or "")
+    own = str(api.api_client.configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or "")
     if not own:
         raise UserError("your kubeconfig has no token, which the master needs: name an account whose token you may "
                         "create, with --service-account")  # fmt: skip
