@@ -37,7 +37,8 @@ _OF_KIND = {
         events.PodSeen.node events.NodeSeen.node events.NodeSeen.conditions events.NodeSeen.taints
         events.TurnTold.behind events.Asked.request actions.CreatePod.avoid actions.ProbeMember.address
         actions.Deliver.request spec.Rule.condition spec.Rule.taint spec.JobSpec.save_signal spec.JobSpec.time_zone
-        spec.JobSpec.ps spec.JobSpec.workers spec.JobSpec.chief spec.JobSpec.own_address
+        spec.JobSpec.ps spec.JobSpec.workers spec.JobSpec.chief spec.JobSpec.own_address history.Case.node
+        history.History.holders history.History.generations history.Said.member
     """,
     ERROR: """
         checkpoints.StateSaved.error checkpoints.Fetched.error generation.WorkerExit.error_message
@@ -48,6 +49,7 @@ _OF_KIND = {
     REASON: """
         member.Member.pod_reason placement.FailedPod.taken placement.Placement.refusals placement.Placement.closed
         events.PodSeen.reason events.PodGone.reason events.NodeSeen.reason events.CreateRejected.reason
+        history.Case.pod
     """,
     TYPE: "generation.WorkerExit.error_type",
     FRAME: """
@@ -64,13 +66,13 @@ _OF_KIND = {
         actions.DeletePod.reason actions.PlacePod.reason actions.HidePod.reason actions.ResizeOwner.reason
         actions.FollowOwner.reason actions.WriteReplicas.reason actions.ProbeMember.reason actions.SaveStatus.reason
         actions.SaveStatus.status actions.Announce.reason actions.Announce.detail actions.Deliver.reason
-        actions.Deliver.bodies actions.EndJob.reason
+        actions.Deliver.bodies actions.EndJob.reason actions.SaveHistory.part actions.SaveHistory.reason
     """,
     SENTENCE: """
         culprit.Finding.sentence hangs.Call.shape job.State.message job.State.resize job.State.would
         member.Member.refusal membership.Membership.in_the_way scaling.Metrics.problem scaling.Metrics.reported
         scaling.Scaling.by_hand scaling.Scaling.message state.PsState.description state.PsState.descriptions
-        state.PsState.message state.PsState.would stragglers.Comparison.problems
+        state.PsState.message state.PsState.would stragglers.Comparison.problems history.Said.sentence
     """,
     TEXT: """
         checkpoints.DataNote.kind checkpoints.DataNote.sentence earlier.Earlier.saved_world
@@ -107,7 +109,9 @@ _OF_KIND = {
         actions.CreatePod.resources actions.Announce.kind actions.Announce.severity spec.Rule.action
         spec.Rule.log_pattern spec.RoleLimits.restart_policy spec.JobSpec.restart_policy
         spec.JobSpec.metrics_pattern spec.JobSpec.scaling spec.JobSpec.tf_config_from spec.JobSpec.remarks
-        spec.JobSpec.ps_resources spec.JobSpec.resources
+        spec.JobSpec.ps_resources spec.JobSpec.resources account.Account.seconds account.Account.seen
+        account.Process.counted account.Process.doing account.Seat.cause generation.Fault.stages history.Case.before
+        history.Case.cost history.Said.kind history.Said.severity history.Track.spans report.Spent.doing
     """,
 }
 KINDS: dict[str, str] = {field: kind for kind, names in _OF_KIND.items() for field in names.split()}

@@ -1,4 +1,4 @@
-"""Reads a recording, which may come from anybody: a wrong one is refused in one sentence, and nothing of it is run."""
+"""Reads a recording, which is untrusted: a wrong one is refused in one sentence, and none of it is run."""
 
 from __future__ import annotations
 

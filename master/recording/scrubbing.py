@@ -1,4 +1,4 @@
-"""Replaces every text of a recording that may hold a secret by a placeholder, so that the core still decides the same.
+"""Replaces texts of a recording that may hold a secret by placeholders; the core still decides the same.
 
 The laws:
 

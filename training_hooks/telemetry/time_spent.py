@@ -1,4 +1,4 @@
-"""Keeps on the progress page how long this process has done what is no step, for the time account.
+"""Keeps on the progress page how long this process has done other things than steps, for the time account.
 
 One activity is under way at a time. The page has the seconds of all that have ended, and which one is under way since
 when, so that a reader can divide the age of the process without asking it. All else is steps, or what comes before the
@@ -25,7 +25,7 @@ class TimeSpent:
         sys.meta_path.insert(0, self._imports)
 
     def enter(self, activity):
-        """Begins an activity; returns what `leave` needs. What was under way goes on afterwards."""
+        """Begins an activity; returns what `leave` needs. What was under way continues afterwards."""
         words = self.words
         if threading.get_ident() != self._main:
             return None

@@ -1,9 +1,9 @@
 """Keeps the time account: at each moment every desired rank index has exactly one cause.
 
 A seat without a process has the cause that `account.seats` finds. A process is known by what its first rank reports
-(`Spent`): how long it has done each thing that is no step. What it does between its steps is final when it has ended,
-and the rest when a step ends. Until then it is open: a fault can still show that the process hung, or that nobody had
-noticed yet that another one was gone. So no cause ever loses a second that it had.
+(`Spent`): how long each activity other than steps has taken. What it does between its steps is final when it has ended,
+and the rest when a step ends. Until then it is open: a fault can still show that the process hung, or that another
+one had been lost and this was not noticed yet. So no cause ever loses a second that it had.
 
 The sum over all causes is the wall time of the seats by construction: each of them is settled up to one moment.
 """

@@ -29,7 +29,7 @@ class Process:
 
 @dataclass(slots=True)
 class Seat:
-    """One desired rank index: it has exactly one cause at each moment, whoever holds it."""
+    """One desired rank index: it has exactly one cause at each moment, with or without a member."""
 
     cause: str
     """The cause since `since`; while a process runs, that of what it does now."""

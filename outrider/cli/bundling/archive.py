@@ -36,7 +36,7 @@ NAME = re.compile(r"[a-z0-9][\w.-]{0,99}(/[\w.-]{1,100}){0,6}\Z", re.ASCII)
 
 
 class WrongBundle(UserError):
-    """The file is no bundle that this version can read."""
+    """The file is not a bundle that this version can read."""
 
 
 def packed(members: Mapping[str, bytes], about: Mapping[str, Any]) -> bytes:

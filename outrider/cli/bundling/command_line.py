@@ -1,4 +1,4 @@
-"""What a bundle shows of a command line and of an environment: names, and values only of flags that are known."""
+"""What a bundle shows of a command line and an environment: names, and values of known flags only."""
 
 from __future__ import annotations
 
