@@ -91,14 +91,16 @@ def _look(state: State) -> None:
         scaling_resize.at_checkpoint(state)
     if state.world is not None and state.world.resume.verdict == OVER and state.spec.require_resume:
         recovery.started_over(state, state.world)
+    is_calm = not state.stirred and not state.actions
     if state.stirred:
         state.stirred = False
         past_lease.advance(state) if state.lease.lapsed else _advance(state)
     handlers_occurrences.follow(state)
-    ledger.look(state)
+    if not is_calm or state.actions or state.account.changed:
+        ledger.look(state)
+        notes.look(state)
     goodput.sample(state)
     status_document.flush(state)
-    notes.look(state)
     history_document.flush(state)
     if state.stage == ENDED:
         state.act(EndJob(state.exit_code or 0, state.generation, state.message))

@@ -19,6 +19,9 @@ from outrider.wire.messages.report import Report, Spent
 
 FIRST = 0
 """The local rank that stands for its member in the time account."""
+MANY, SELDOM = 32, 5
+"""The number of members above which only every fifth report has what a rank has spent its time on: the seconds are
+cumulative, so none is lost, and the master of a thousand members has less to read."""
 HELLO_AGAIN = 5.0
 """Seconds after which an unanswered Hello is repeated."""
 
@@ -204,11 +207,18 @@ def report(state: State, now: float) -> list[Action]:
         sidecar_pid=me.sidecar_pid if me else 0,
         own=work.own if work else (),
         links=peer_links.due_rows(state, now),
-        spent=aged(work.spent, now) if work and state.phase is Phase.RUNNING else None,
+        spent=aged(work.spent, now) if work and _accounts(state, work) else None,
     )
     if work is not None:
         work.own = ()
     return say(state, message, "a report is due")
+
+
+def _accounts(state: State, work: Work) -> bool:
+    """Whether this report has what the first rank has spent its time on: in a large job only some have."""
+    work.reports += 1
+    is_large = work.start is not None and work.start.group_world_size > MANY
+    return state.phase is Phase.RUNNING and (not is_large or work.reports % SELDOM == 0)
 
 
 def _living(work: Work | None) -> tuple[int, ...]:

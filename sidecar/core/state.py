@@ -98,6 +98,8 @@ class Work:
     """Windows of steps that have not been reported yet."""
     spent: tuple[Spent, float] | None = None
     """What the first rank has spent its time on, and when that was read."""
+    reports: int = 0
+    """The number of reports since the generation began here."""
     offers: tuple[str, ...] | None = None
     """Names of the state that the script can save on request; None: it offers nothing."""
     remembered: dict[int, Remembered] = field(default_factory=dict)

@@ -10,6 +10,8 @@ The sum over all causes is the wall time of the seats by construction: each of t
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from outrider.master.core.account import causes, seats
 from outrider.master.core.history import tracks
 from outrider.master.core.state.account import Outage, Process, Seat
@@ -21,6 +23,7 @@ from outrider.wire.ids import Generation, RankIndex
 from outrider.wire.messages.report import Report, Spent
 
 HANG_KINDS = ("HangDetected",)
+ACTIVITIES_OF = attrgetter(*causes.ACTIVITIES)
 Booked = list[tuple[str, float]]
 """Seconds by cause, in the order in which they passed."""
 SILENT_KINDS = ("MemberSilent", "MemberLost", "MemberIsolated")
@@ -182,8 +185,12 @@ def _absolute(world: World, process: Process, step: int, base: int) -> int:
 
 def _book_activities(booked: Booked, process: Process, spent: Spent, gap: float) -> float:
     """Books the activities that have ended; returns what is left of the gap."""
-    for name, cause in causes.ACTIVITIES.items():
-        total, before = getattr(spent, name), process.counted.get(name, 0.0)
+    totals = ACTIVITIES_OF(spent)
+    if totals == process.totals:
+        return max(0.0, gap)
+    process.totals = totals
+    for total, (name, cause) in zip(totals, causes.ACTIVITIES.items(), strict=True):
+        before = process.counted.get(name, 0.0)
         more = min(max(0.0, total - before), max(0.0, gap))
         if more:
             booked.append((cause, more))
@@ -210,11 +217,14 @@ def _book_steps(state: State, booked: Booked, world: World, process: Process, se
     if world.resume.verdict != "unknown":
         repeated = min(step, world.resume.high) - process.step
     share = min(1.0, max(0, repeated) / made) if made > 0 else float(step < world.resume.high)
-    booked.append((causes.REPEATED_STEPS, seconds * share))
-    slow = min(1.0, max(0.0, world.comparison.cost)) * seconds * (1 - share)
-    booked.append((causes.SLOW_MEMBER, slow))
-    booked.append((causes.PRODUCTIVE, seconds * (1 - share) - slow))
     process.step = step
+    if share:
+        booked.append((causes.REPEATED_STEPS, seconds * share))
+    new = seconds * (1 - share)
+    slow = min(1.0, world.comparison.cost) * new
+    if slow > 0:
+        booked.append((causes.SLOW_MEMBER, slow))
+    booked.append((causes.PRODUCTIVE, new - slow))
 
 
 def _seems(process: Process) -> str:

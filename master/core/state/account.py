@@ -20,6 +20,8 @@ class Process:
     born_at: float
     counted: dict[str, float]
     """The seconds of each activity that are in the account."""
+    totals: tuple[float, ...] = ()
+    """The seconds of all activities as the rank reported them last."""
     first_step_at: float | None = None
     step: int = 0
     """The absolute step up to which steps are in the account."""

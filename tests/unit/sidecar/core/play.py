@@ -38,8 +38,10 @@ def template(
     return HookConnected(connection, what, pid, "T0", "all imports are done", 2, None, running, workers, can_start)
 
 
-def start(order: int, generation: Generation, high_step: int = 0, neighbours: tuple[Neighbour, ...] = ()) -> MasterSaid:
-    world = {"group_rank": 0, "group_world_size": 2, "first_rank": 0, "nproc": 2, "world_size": 4}
+def start(
+    order: int, generation: Generation, high_step: int = 0, neighbours: tuple[Neighbour, ...] = (), members: int = 2
+) -> MasterSaid:
+    world = {"group_rank": 0, "group_world_size": members, "first_rank": 0, "nproc": 2, "world_size": 4}
     role = {"role": Role("worker"), "role_first_rank": 0, "role_world_size": 4, "rank_index": RankIndex(0)}
     count = generation.number - 1
     return MasterSaid(
