@@ -51,13 +51,13 @@ def of_the_script(folder: Path, faults: Sequence[float]) -> tuple[dict[str, floa
 
 
 def beyond(
-    ours: Mapping[str, float], script: Mapping[str, float], cut: Mapping[str, float]
+    ours: Mapping[str, float], script: Mapping[str, float], cut: Mapping[str, float], seconds: float = SECONDS
 ) -> dict[str, tuple[float, float]]:
-    """The causes for which both differ by more than half a second and 2 %, with both values."""
+    """The causes for which both differ by more than these seconds and 2 %, with both values."""
     found = {}
     for cause in SEEN:
         mine, own = ours.get(cause, 0.0), script.get(cause, 0.0)
-        slack = max(SECONDS, SHARE * own)
+        slack = max(seconds, SHARE * own)
         if not own - slack <= mine <= own + cut.get(cause, 0.0) + slack:
             found[cause] = (mine, own)
     return found
