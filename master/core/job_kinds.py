@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,9 @@ from outrider.master.core.events import Event, LeaseLost, LeaseRegained
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.ps import status as ps_status
 from outrider.master.core.ps import step as ps_step
-from outrider.master.core.ps.state import PsState
-from outrider.master.core.spec import JobSpec
+from outrider.master.core.ps.state import CHIEF, PsState
+from outrider.master.core.ps.task_adapter import OF_THE_JOB
+from outrider.master.core.spec import WORKER, JobSpec
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.status import document as status_document
 
@@ -70,6 +72,21 @@ def document(job: Job, now: float) -> dict[str, Any]:
 def parts(job: Job) -> Sequence[State]:
     """The states with a generation of their own: that of the job, or those of its tasks."""
     return [task.state for task in job.tasks.values()] if isinstance(job, PsState) else [job]
+
+
+def accounts(job: Job) -> Sequence[State]:
+    """The states whose members make steps, and so have a time account."""
+    return [task.state for role in (CHIEF, WORKER) for task in job.of(role)] if isinstance(job, PsState) else [job]
+
+
+def events(job: Job) -> Counter[str]:
+    """The number of Events by kind; of a PS job those that its tasks emit."""
+    total: Counter[str] = Counter()
+    for part in parts(job):
+        total.update(part.counters.events)
+    for kind in OF_THE_JOB if isinstance(job, PsState) else ():
+        total.pop(kind, None)
+    return total
 
 
 def lacks_room(job: Job) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ class Health:
         jobs = [job.state for job in self.fleet.running.values()] if self.fleet is not None else []
         sidecars = self.fleet.sidecars if self.fleet is not None else None
         refused = sidecars.refused if sidecars is not None else {}
-        text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None, refused)
-        return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
+        scrape = metrics.Scrape(jobs, time.monotonic(), self._api.requests, self.fleet is not None, refused)
+        return web.Response(body=await asyncio.to_thread(scrape.text), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def _recording(self, request: web.Request) -> web.StreamResponse:
         """The journal of a job as a recording (`outrider bundle`)."""

@@ -26,7 +26,8 @@ LEFT_OUT = "left out"
 _OF_KIND = {
     NAME: """
         crowd.Crowd.unheard crowd.Crowd.unheard_on crowd.Crowd.bad_nodes earlier.Earlier.addresses
-        checkpoints.DataNote.generation faults.Exclusion.avoiding faults.Exclusion.condemned generation.Fault.node
+        checkpoints.DataNote.generation counters.Counters.incidents faults.Exclusion.avoiding
+        faults.Exclusion.condemned generation.Fault.node
         generation.World.address hangs.Call.group hangs.Call.op hangs.Call.name hangs.Collection.request
         hangs.Hangs.collections hangs.Looks.request hangs.Suspicion.requests member.Member.node member.Member.avoid
         member.Member.address member.Member.machine occurrences.FaultNoted.node placement.Placement.nodes
@@ -75,7 +76,8 @@ _OF_KIND = {
         state.PsState.message state.PsState.would stragglers.Comparison.problems history.Said.sentence
     """,
     TEXT: """
-        checkpoints.DataNote.kind checkpoints.DataNote.sentence earlier.Earlier.saved_world
+        checkpoints.DataNote.kind checkpoints.DataNote.sentence counters.Counters.checkpoints counters.Counters.events
+        counters.Counters.faults counters.Counters.stages earlier.Earlier.saved_world
         earlier.Earlier.saved_left faults.Faults.counts generation.Failure.ruling generation.Failure.note
         generation.Fault.kind generation.Fault.reason generation.PlannedSave.why generation.PlannedSave.signal
         generation.Restoring.name generation.Resume.path generation.Resume.verdict hangs.Row.process hangs.Row.phase

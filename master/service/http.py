@@ -115,7 +115,7 @@ class Api:
         # imported only if scraped: it takes 3 MB and 30 ms
         from outrider.master.service import metrics
 
-        text = metrics.text([self._state], self._now())
+        text = metrics.Scrape([self._state], self._now()).text()
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
 
     # -- requests ---------------------------------------------------------------------------------------------------

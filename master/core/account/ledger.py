@@ -27,6 +27,8 @@ ACTIVITIES_OF = attrgetter(*causes.ACTIVITIES)
 Booked = list[tuple[str, float]]
 """Seconds by cause, in the order in which they passed."""
 SILENT_KINDS = ("MemberSilent", "MemberLost", "MemberIsolated")
+OPERATIONS = {causes.CHECKPOINT_STALL: "save", causes.LOADING: "load"}
+"""The operations on checkpoints that metrics show, by their cause."""
 
 
 # -- at the end of a step -----------------------------------------------------------------------------------------
@@ -152,6 +154,8 @@ def _note(state: State, member: Member, generation: Generation, spent: Spent, ma
         _book_steps(state, booked, world, process, seconds, step)
     for cause, seconds in booked:
         _settle(state, seat, cause, seat.since + seconds)
+        if cause in OPERATIONS:
+            state.counters.note_checkpoint(OPERATIONS[cause], seconds)
     seat.since = until - is_open
     process.doing, process.doing_since = spent.doing, state.now - spent.doing_for
     seat.cause = _seems(process)

@@ -129,6 +129,8 @@ def fetched(state: State, member: Member, message: Fetched) -> None:
     del world.keeping.orders[message.order]
     if message.error:
         _not_replicated(state, world, member.id, message.step, message.error)
+    else:
+        state.counters.note_checkpoint("replicate", message.seconds)
     replication.fetched(state, world, member, message)
     if not world.keeping.orders:
         _copied(state, world)

@@ -95,6 +95,7 @@ def fetched(state: State, member: Member, message: Fetched) -> None:
     else:
         text = f"{member.id} has {world.restoring.name} in memory, after {seconds(message.seconds)}."
         state.announce("CheckpointReceived", text, member.id)
+        state.counters.note_checkpoint("receive", message.seconds)
     if not world.restoring.orders:
         _start_restored(state, world)
 

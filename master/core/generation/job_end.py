@@ -60,6 +60,9 @@ def _stop_world(state: State, reason: str, hard: bool) -> None:
 def _finish(state: State, code: int, phase: str, reason: str) -> None:
     if state.world is not None:
         progress.settle(state, state.world)
+    for fault in state.faults.noted:
+        if fault.seconds_lost is None:
+            state.counters.note_fault(fault)
     state.exit_code, state.phase, state.message = code, phase, reason
     was_stopping = state.stage == STOPPING
     stages.move(state, "job over")

@@ -37,6 +37,8 @@ def note_step(state: State, generation: Generation, step: int, at: float) -> Non
     if state.progress.first_step is None:
         state.progress.first_step = step
     if step > state.progress.high_step:
+        if generation == state.progress.high_step_generation and state.progress.high_step_at is not None:
+            state.counters.note_steps(at - state.progress.high_step_at, step - state.progress.high_step)
         state.progress.high_step, state.progress.high_step_at, state.progress.high_step_generation = (
             step,
             at,
@@ -142,6 +144,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
     for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)
+        state.counters.note_fault(fault)
         begin = until
     if verdict == UNKNOWN:
         state.message = "training continues from an unknown step"  # `generation.resume` has reported it
@@ -155,6 +158,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
 def note_cost(state: State, fault: Fault, at: float) -> None:
     """Charges a fault with all the time since it happened."""
     fault.seconds_lost = max(0.0, at - fault.at)
+    state.counters.note_fault(fault)
     state.progress.seconds_lost += fault.seconds_lost
 
 
@@ -213,6 +217,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
     is_new = state.progress.saves.get(message.path) != message.step
     _note_save(state, message)
     _note_prints(state, message)
+    state.counters.saved_at = state.now
     if is_new:
         path = message.path.rsplit("/", 1)[-1]
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)

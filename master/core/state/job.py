@@ -22,6 +22,7 @@ from outrider.master.core.actions import Action, Announce
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.account import Account
 from outrider.master.core.state.checkpoints import Checkpoints
+from outrider.master.core.state.counters import Counters
 from outrider.master.core.state.durability import Moment, durable, part, special, transient
 from outrider.master.core.state.earlier import Earlier
 from outrider.master.core.state.faults import Exclusion, Faults
@@ -109,6 +110,8 @@ class State:
     status: Status = part(Status)
     account: Account = special(Account)
     """What every second of every member was spent on."""
+    counters: Counters = part(Counters, key="counters")
+    """What only metrics show."""
     earlier: Earlier = part(Earlier)
     membership: Membership = transient(Membership)
     placement: Placement = part(Placement)
@@ -186,4 +189,5 @@ class State:
         severity = "warning" if warning else "normal"
         if kind not in QUIET:
             self.history.said.append(Said(self.now, kind, severity, member, reason))
+        self.counters.note_event(kind)
         self.act(Announce(kind, reason, self.generation, member, severity, detail))
