@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ class Records:
 
     def save_history(self, part: Mapping[str, object]) -> None:
         """Writes `history-<term>.json`; one that cannot be written is missing from the report, nothing else."""
+        part = {**part, "host": socket.gethostname()}
         path = self._status.with_name(f"history-{part['term']}.json")
         beside = path.with_name(f"{path.name}.new")
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from outrider.cli.errors import UserError
 from outrider.cli.kube import job as kube_job
 from outrider.cli.plotting.curve import scaling_of, shown
 from outrider.cli.tables import columns, console
-from outrider.cli.text import STYLES, local_time, percent, plural, seconds
+from outrider.cli.text import STYLES, costs, local_time, percent, plural, seconds
 from outrider.master.core.scaling import log_metric_values
 
 FAULTS_SHOWN, DATA_SHOWN = 10, 5
@@ -96,6 +96,8 @@ def _show(document: dict[str, Any]) -> None:
     screen.print(_headline(document))
     if document.get("message"):
         screen.print(Text(document["message"]))
+    if spent := costs(document):
+        screen.print(Text(f"time not spent on new steps: {spent}", style="dim"))
     if document.get("seats"):
         screen.print(_seats(document["seats"]))
     if document["members"]:
