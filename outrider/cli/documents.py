@@ -29,20 +29,26 @@ EVENT_FIELDS = {"seq": int, "kind": str, "generation": str, "reason": str, "deta
 
 def status_of(job: str) -> dict[str, Any]:
     """The newest status document of a job, running or ended."""
-    folder = job_dirs.existing(job)
-    job = folder.name
-    if not job_dirs.is_running(job):
-        return _ended(_saved(job), job)
     try:
-        return Master(folder).status()
+        return live_status(job)
     except Unreachable as away:
         try:
-            return _saved(job) | {"message": f"as last saved: {away.message}"}
+            return saved_status(job) | {"message": f"as last saved: {away.message}"}
         except UserError:
             raise away from None
 
 
-def _saved(job: str) -> dict[str, Any]:
+def live_status(job: str) -> dict[str, Any]:
+    """The status document of a job as it is now. Raises Unreachable if the job runs and its master does not answer."""
+    folder = job_dirs.existing(job)
+    if not job_dirs.is_running(folder.name):
+        return _ended(saved_status(folder.name), folder.name)
+    return Master(folder).status()
+
+
+def saved_status(job: str) -> dict[str, Any]:
+    """The status document that the job's master wrote last."""
+    job = job_dirs.existing(job).name
     path = job_dirs.job_folder(job) / "status.json"
     try:
         document = json.loads(path.read_text())

@@ -16,6 +16,7 @@ import outrider
 COMMANDS = {
     "run": "Run a training job on this machine and keep it running.",
     "status": "Show the state of a job.",
+    "top": "Show the state of a job as it changes, in the whole terminal.",
     "events": "Show what happened in a job.",
     "logs": "Show the output of the ranks.",
     "stacks": "Show the Python stack of every rank.",

@@ -51,6 +51,11 @@ def costs(document: Mapping[str, Any], most: int = 4) -> str:
     return ", ".join(f"{cause.replace('_', ' ')} {percent(share)}" for share, cause in rows[:most] if share >= 0.01)
 
 
+def printable(text: object) -> str:
+    """A text on one line without characters that a terminal would obey, such as escape sequences: each becomes `�`."""
+    return "".join(each if each.isprintable() else " " if each in "\t\n\r" else "\ufffd" for each in str(text))
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 fault`, `2 faults`, `1,200 steps`, `2 processes`."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
