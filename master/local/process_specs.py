@@ -78,7 +78,7 @@ class Plans:
     def master_environment(self, endpoint: str) -> dict[str, str]:
         folder = self.config.folder
         return {
-            **_without_ours(self.config.environment),
+            **without_ours(self.config.environment),
             "OUTRIDER_PLATFORM": "local",
             "OUTRIDER_JOB": self.config.spec.name,
             "OUTRIDER_JOB_UID": self.job_uid,
@@ -104,7 +104,7 @@ class Plans:
             **({} if config.nproc is None else {"OUTRIDER_NPROC": str(config.nproc)}),
             **({"OUTRIDER_GPUS": ";".join(map(",".join, config.gpus))} if config.gpus else {}),
         }
-        base = {**_without_ours(config.environment), **marks}
+        base = {**without_ours(config.environment), **marks}
         return MemberPlan(
             member=member,
             uid=uid,
@@ -161,7 +161,7 @@ def housed(plan: MemberPlan, sandbox: Sandbox) -> MemberPlan:
     return dataclasses.replace(plan, sandbox=sandbox, sidecar_environment=environment)
 
 
-def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+def without_ours(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without an outer job's variables, which a job inside a job must not inherit; users' own stay."""
     return {
         name: value for name, value in environment.items() if not name.startswith("OUTRIDER_") or name in USER_VARIABLES

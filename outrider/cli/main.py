@@ -29,6 +29,7 @@ COMMANDS = {
     "chaos": "Inject a fault into a running job.",
     "rules": "Try the rules of a job on a log.",
     "convert": "Convert jobs of KubeDL, Kubeflow and DLRover to ElasticJobs.",
+    "doctor": "Find what would keep a job from running here or on a cluster.",
     "bundle": "Write an archive about a job, without its secrets.",
     "replay": "Step the master's core through a bundle.",
     "inject": "Show how the webhook would change a pod, and why.",

@@ -9,18 +9,21 @@ and the kernel kills it first if memory is short.
 import json
 import os
 import signal
+import sys
 import time
 
 from ..command import invocation
 from ..command.torchrun_args import is_python
 from ..process import tree
-from . import importable, preimport
+from . import fork_safety, importable, preimport
 
 VARIABLE = "OUTRIDER_REHEARSAL"
 """Environment variable of a rehearsal with the descriptor for its answer."""
 WHAT = "rehearsal"
 PATIENCE = 120.0
 """Seconds that the imports may take; the sidecar (`hooks_link`) and the master (`collecting`) wait longer."""
+MOST_NOTES, MOST_CHARACTERS = 20, 300
+"""The most notes of an answer and characters of one: the whole has to fit into a pipe."""
 
 
 class Rehearsing:
@@ -138,6 +141,17 @@ def compiling(argv):
     return [argv[0], "-I", "-S", "-c", COMPILE, called.target]
 
 
+def template_of(careful, skip):
+    """The template that this process would be, for `outrider doctor`: why it must not be forked, the threads that each
+    import has left, the imports that each rank does itself with their reasons, torch's version if it was imported, and
+    notes."""
+    torch = getattr(sys.modules.get("torch"), "__version__", "")
+    notes = [note[:MOST_CHARACTERS] for note in careful.notes[:MOST_NOTES]]
+    left_out = {name: why[:MOST_CHARACTERS] for name, why in sorted(skip.items())[:MOST_NOTES]}
+    return {"unsafe": fork_safety.why_not(), "threads": careful.tasks, "left_out": left_out, "torch": str(torch),
+            "notes": notes}  # fmt: skip
+
+
 def _be_killed_first():
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
@@ -160,8 +174,9 @@ def perform(start, prepare):
     try:
         began, pipe = time.monotonic(), int(os.environ.pop(VARIABLE))
         prepare()
-        found = importable.judged(importable.Careful(start.called, start.skip, start.without))
-        found.setdefault("seconds", round(time.monotonic() - began, 3))
+        careful = importable.Careful(start.called, start.skip, start.without)
+        found = dict(importable.judged(careful), **template_of(careful, start.skip))
+        found["seconds"] = round(time.monotonic() - began, 3)
         os.write(pipe, json.dumps(found).encode()[:65536])
         code = 0
     finally:

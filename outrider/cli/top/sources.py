@@ -1,4 +1,4 @@
-"""Where `outrider top` gets its documents: the jobs of this machine, or ElasticJobs by the user's own rights."""
+"""The sources of `outrider top`: the jobs of this machine, or ElasticJobs by the user's own rights."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from outrider.cli.doctor.network_policies import Outside, Pod, allows
 from outrider.master.core.k8s.values.names import Document
-from tests.unit.manifests.network_policies import Outside, Pod, allows
 from tests.unit.manifests.test_manifests import BASE, NAMESPACE, PODS, PORTS, the
 
 OURS = [each for each in BASE if each["kind"] == "NetworkPolicy"]

@@ -17,7 +17,7 @@ from training_hooks.template.rehearsal import VARIABLE, compiling
 RAN = "from pathlib import Path\nPath({!r}).write_text('ran')\n"
 
 
-def rehearse(folder: Path, *arguments: str) -> dict[str, Any]:
+def rehearse(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
     reading, writing = os.pipe()
     environment = {
         **os.environ,
@@ -25,6 +25,7 @@ def rehearse(folder: Path, *arguments: str) -> dict[str, Any]:
         "OUTRIDER_DIR": str(folder),
         "OUTRIDER_TEMPLATE": "1",
         VARIABLE: str(writing),
+        **variables,
     }
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, pass_fds=[writing], capture_output=True, timeout=300)
@@ -91,6 +92,33 @@ def test_an_error_that_would_end_the_next_ranks_is_reported(
         assert refused in said["refused"]
     else:
         assert "refused" not in said, said
+
+
+def installed(folder: Path, name: str, text: str) -> dict[str, str]:
+    """A package of an installation, and the variables with which Python finds it."""
+    packages = folder / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / f"{name}.py").write_text(text)
+    return {"PYTHONPATH": f"{training_hooks.HOOKS_PATH}{os.pathsep}{packages}"}
+
+
+def test_the_answer_describes_the_template(tmp_path: Path) -> None:
+    threads = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    variables = installed(tmp_path, "busy", threads)
+    (tmp_path / "train.py").write_text("import json\nimport busy\n")
+    said = rehearse(tmp_path, "train.py", **variables)
+    assert said["threads"] == {"busy": 1}
+    assert said["unsafe"].startswith("1 thread runs in it")
+    (tmp_path / "train.py").write_text("import json\nprint(json)\nopen('x')\nif json:\n    import csv\n")
+    said = rehearse(tmp_path, "train.py", **variables)
+    assert (said["unsafe"], said["threads"], said["left_out"], said["torch"]) == ("", {}, {}, "")
+    assert "line" in said["notes"][0]
+
+
+def test_an_import_that_reads_its_rank_is_left_out(tmp_path: Path) -> None:
+    variables = installed(tmp_path, "curious", "import os\nRANK = os.environ.get('RANK')\n")
+    (tmp_path / "train.py").write_text("import curious\n")
+    assert "RANK" in rehearse(tmp_path, "train.py", **variables)["left_out"]["curious"]
 
 
 def test_a_module_that_is_run_by_name_and_one_of_its_package(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What NetworkPolicies say, as a cluster whose network enforces them would: objects in, a connection allowed or not.
+"""What NetworkPolicies allow in a cluster whose network enforces them: objects in, a connection allowed or not. Pure.
 
 https://kubernetes.io/docs/concepts/services-networking/network-policies/: a pod that no policy of a direction selects
-takes everything of it; one that some select, what any rule of theirs allows.
+takes everything of it; one that some select, what any rule of these allows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
-    """By name."""
+    """Port numbers by name."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """No pod: a node, an API server, somebody else."""
+    """Not a pod: a node, an API server."""
 
     address: str
 
@@ -32,6 +32,7 @@ class Outside:
 def allows(
     policies: Sequence[Document], source: Pod | Outside, target: Pod | Outside, port: int, protocol: str
 ) -> bool:
+    """Whether the policies of both namespaces let `source` open a connection to this port of `target`."""
     return all(
         _allows(policies, pod, other, direction, port, protocol)
         for pod, other, direction in ((target, source, "Ingress"), (source, target, "Egress"))
@@ -58,7 +59,9 @@ def _types(spec: Document) -> Sequence[str]:
 
 
 def _concerns(policy: Document, pod: Pod) -> bool:
-    return policy["metadata"]["namespace"] == pod.namespace and _matches(policy["spec"]["podSelector"], pod.labels)
+    return policy["metadata"].get("namespace") == pod.namespace and matches(
+        policy["spec"].get("podSelector") or {}, pod.labels
+    )
 
 
 def _is_peer(peer: Document, other: Pod | Outside, home: str) -> bool:
@@ -72,11 +75,11 @@ def _is_peer(peer: Document, other: Pod | Outside, home: str) -> bool:
     if not isinstance(other, Pod):
         return False
     in_namespace = (
-        _matches(peer["namespaceSelector"], other.namespace_labels)
+        matches(peer["namespaceSelector"] or {}, other.namespace_labels)
         if "namespaceSelector" in peer
         else other.namespace == home
     )
-    return in_namespace and _matches(peer.get("podSelector", {}), other.labels)
+    return in_namespace and matches(peer.get("podSelector") or {}, other.labels)
 
 
 def _is_port(rule: Document, listening: Pod | Outside, port: int, protocol: str) -> bool:
@@ -86,21 +89,22 @@ def _is_port(rule: Document, listening: Pod | Outside, port: int, protocol: str)
     return is_port and rule.get("protocol", "TCP") == protocol
 
 
-def _matches(selector: Document, labels: Mapping[str, str]) -> bool:
-    """An empty selector selects everything."""
+def matches(selector: Document, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects these labels; an empty one selects everything."""
     exact = (selector.get("matchLabels") or {}).items() <= dict(labels).items()
     return exact and all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
 
 
 def _holds(claim: Document, labels: Mapping[str, str]) -> bool:
-    is_there, value = claim["key"] in labels, labels.get(claim["key"])
-    match claim["operator"]:
+    key = str(claim.get("key"))
+    is_there, value = key in labels, labels.get(key)
+    match claim.get("operator"):
         case "Exists":
             return is_there
         case "DoesNotExist":
             return not is_there
         case "In":
-            return is_there and value in claim["values"]
+            return is_there and value in (claim.get("values") or ())
         case "NotIn":
-            return not is_there or value not in claim["values"]
-    raise ValueError(claim["operator"])
+            return not is_there or value not in (claim.get("values") or ())
+    return False
