@@ -24,6 +24,8 @@ KINDS = {
 """Group, version and plural of the kinds outside the core group."""
 CORE = {"Namespace": "namespaces", "Endpoints": "endpoints", "PersistentVolumeClaim": "persistentvolumeclaims"}
 
+NO_JSON = "the API server's response is not JSON:"
+
 
 class NoRight(Exception):
     """The user may not make a request. The text is the request, as `get deployments.apps in outrider-system`."""
@@ -41,8 +43,8 @@ class Reader:
 
     def version(self) -> str:
         """The version and the address of the API server."""
-        found = self._asked("get the version", self._version.get_code)
-        return f"{found.git_version} at {self._core.api_client.configuration.host}"
+        found = self._plain("get the version", self._version.get_code)
+        return f"{found.get('gitVersion')} at {self._core.api_client.configuration.host}"
 
     def is_served(self) -> bool:
         """Whether the API server knows ElasticJobs; any user may ask that."""
@@ -56,8 +58,7 @@ class Reader:
         if kind in CORE:
             read = {"Namespace": self._core.read_namespace, "Endpoints": self._core.read_namespaced_endpoints,
                     "PersistentVolumeClaim": self._core.read_namespaced_persistent_volume_claim}[kind]  # fmt: skip
-            found = self._asked(what, read, name=name, **({"namespace": namespace} if namespace else {}))
-            return mapping(self._core.api_client.sanitize_for_serialization(found)) or None
+            return self._plain(what, read, name=name, **({"namespace": namespace} if namespace else {})) or None
         which = self._which(kind)
         if namespace:
             return mapping(self._asked(what, self._objects.get_namespaced_custom_object, **which, name=name,
@@ -110,6 +111,15 @@ class Reader:
         name = f"{plural}.{group.partition('/')[0]}" if group else plural
         return f"{verb} {name}" + (f" in the namespace {namespace}" if namespace else "")
 
+    @classmethod
+    def _plain(cls, what: str, call: Callable[..., Any], **options: Any) -> Document:
+        """The JSON object of a response, of whatever shape; empty if there is none."""
+        response = cls._asked(what, call, **options, _preload_content=False)
+        try:
+            return {} if response is None else mapping(json.loads(response.data))
+        except ValueError:
+            raise UserError(f"{NO_JSON} {what}") from None
+
     @staticmethod
     def _asked(what: str, call: Callable[..., Any], **options: Any) -> Any:
         from kubernetes.client import ApiException
@@ -123,6 +133,8 @@ class Reader:
             if error.status in (401, 403):
                 raise NoRight(what) from None
             raise UserError(f"the API server did not {what}: {_message(error)}") from None
+        except ValueError:
+            raise UserError(f"{NO_JSON} {what}") from None
         except HTTPError as error:
             raise UserError(f"the API server does not answer: {printable(error)[:300]}") from None
 
