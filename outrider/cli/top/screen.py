@@ -26,9 +26,9 @@ CAUSES = 4
 MESSAGE_LINES = 3
 MOST_ROWS = 1 << 30
 ENDED = ("succeeded", "failed", "stopped")
-TEXT_FOOT = "↑ ↓ scroll  s stacks  e events  ? help  q back"
-FOOT = {JOBS: "Enter open  q quit  ? help", HELP: "q back", **dict.fromkeys((MEMBER, STACKS, EVENTS), TEXT_FOOT)}
-JOB_FOOT = "Enter details  o order  s stacks  e events  ? help  q "
+TEXT_FOOT = "q back  ? help  ↑ ↓ scroll  s stacks  e events"
+FOOT = {JOBS: "q quit  ? help  Enter open", HELP: "q back", **dict.fromkeys((MEMBER, STACKS, EVENTS), TEXT_FOOT)}
+JOB_FOOT = "? help  Enter details  o order  s stacks  e events"
 
 
 # -- what a page lists ---------------------------------------------------------------------------------------------
@@ -173,9 +173,9 @@ def _tail(seen: Seen, view: View, width: int, height: int) -> list[Text]:
 
 
 def _foot(seen: Seen, view: View) -> Text:
-    text = FOOT.get(view.page, JOB_FOOT + ("quit" if len(view.pages) == 1 else "back"))
+    text = FOOT.get(view.page, f"q {'quit' if len(view.pages) == 1 else 'back'}  {JOB_FOOT}")
     if view.page == JOB:
-        text = f"{plural(len((seen.status or {}).get('members') or ()), 'member')} by {view.sort}  {text}"
+        text = f"{text}  {plural(len((seen.status or {}).get('members') or ()), 'member')} by {view.sort}"
     return Text(text, style="reverse")
 
 
