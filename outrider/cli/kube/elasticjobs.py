@@ -66,7 +66,6 @@ def _event(event: Any) -> Document:
 def document_of(job: Document, now: datetime.datetime) -> Document:
     """An ElasticJob in the form of a status document (docs/reference/status.md). It has fewer facts about members."""
     status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
-    time = mapping(status.get("time"))
     return {
         "job": str(metadata.get("name") or ""),
         "phase": str(status.get("phase") or "Created").lower(),
@@ -75,10 +74,10 @@ def document_of(job: Document, now: datetime.datetime) -> Document:
         "step": whole(status.get("step")) or 0,
         "restarts": whole(status.get("restarts")) or 0,
         "goodput": status.get("goodput"),
-        "goodput_1h": status.get("goodput1h"),
-        "goodput_1d": status.get("goodput1d"),
+        "goodput_1h": status.get("goodputHour"),
+        "goodput_1d": status.get("goodputDay"),
         "mtbf_seconds": status.get("mtbfSeconds"),
-        "time": time or None,
+        "time": mapping(status.get("time")),
         "message": str(status.get("message") or ""),
         "exit_code": status.get("exitCode"),
         "members": [_member(each) for each in map(mapping, entries(status.get("members")))],

@@ -133,14 +133,14 @@ def sentence(status: Document) -> str:
 
 
 def time_account(status: Document) -> str:
-    """Where the time of the job went, the most first; empty if the status does not have it."""
+    """The time account (docs/concepts/time.md), the most first; empty if the status does not have it."""
     account = status.get("time")
     if not isinstance(account, dict):
         return ""
     spent = sorted(((_number(each), printable(cause)) for cause, each in account.items()), reverse=True)
     shown = [f"{cause.replace('_', ' ')} {seconds(each)}" for each, cause in spent if each > 0]
     more = [f"{len(shown) - CAUSES} more"] if len(shown) > CAUSES else []
-    return f"time: {', '.join([*shown[:CAUSES], *more])}" if shown else ""
+    return f"time of all members: {', '.join([*shown[:CAUSES], *more])}" if shown else ""
 
 
 def _body(seen: Seen, view: View, width: int, rows: int, marked: bool) -> list[Text]:

@@ -27,6 +27,9 @@ def test_the_status_is_read_with_kubernetes_names() -> None:
     assert (found["phase"], found["step"], found["exit_code"]) == ("running", 7, 3)
     assert found["members"][0]["memory_limit_mib"] == 1024
     assert found["faults"][0]["seconds_lost"] == 2.5
+    account = document_of(job(goodputHour=0.5, goodputDay=0.25, mtbfSeconds=9.0, time={"productive": 2.0}), NOW)
+    shares = [account[name] for name in ("goodput_1h", "goodput_1d", "mtbf_seconds", "time")]
+    assert shares == [0.5, 0.25, 9.0, {"productive": 2.0}]
     assert "train is running with exit code 3, generation 1.2, step 7, 1 restart" in screen.sentence(found)
 
 
