@@ -146,7 +146,7 @@ def _container(deployment: Document) -> Document:
 
 
 def _release(check: str, text: str, image: str) -> Iterator[Finding]:
-    """Compares the image's tag with this release; of a tag that is no version nothing can be concluded."""
+    """Compares the image's tag with this release; from a tag that is not a version nothing can be concluded."""
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     if re.fullmatch(r"v?\d+(\.\d+)+\S*", tag) and tag.removeprefix("v") != outrider.__version__:
         yield warning(check, f"{text}, but this command line is {outrider.__version__}",
