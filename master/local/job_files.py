@@ -42,8 +42,8 @@ class JobFolder:
         try:
             _make(self.path)
             self._take_lock(self.path / "lock")
-            for name in LEFTOVERS:
-                _remove(self.path / name)
+            for left in (*map(self.path.joinpath, LEFTOVERS), *self.path.glob("history-*.json*")):
+                _remove(left)
             (self.path / "members").mkdir(mode=0o700)
             _write_secret(self.path / "token", token)
             _write_secret(self.path / "master.key", master_key)

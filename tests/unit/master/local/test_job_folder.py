@@ -69,3 +69,11 @@ def test_a_link_and_a_folder_that_others_may_write_are_refused(shared: Path) -> 
     (shared / "own" / "jobs" / "train").chmod(0o770)
     with pytest.raises(FolderError, match=r"train is writable by other users \(mode 0770\)"):
         prepared(shared / "own")
+
+
+def test_a_job_does_not_inherit_the_history_of_an_earlier_one_of_its_name(shared: Path) -> None:
+    folder = prepared(shared / "own").path
+    (folder / "history-1.json").write_text("{}")
+    (folder / "history-12.json.new").write_text("{}")
+    prepared(shared / "own")
+    assert not list(folder.glob("history-*"))
