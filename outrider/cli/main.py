@@ -22,6 +22,7 @@ COMMANDS = {
     "stacks": "Show the Python stack of every rank.",
     "collectives": "Show the last collective of every rank, and which ranks are missing.",
     "plot": "Draw loss, steps per second, members and faults of a job over time.",
+    "report": "Write what happened in a job, and what it cost, into one HTML file.",
     "restart": "Restart a job with its script as it is now.",
     "scale": "Change the number of members of a job.",
     "stop": "Stop a job.",

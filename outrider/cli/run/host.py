@@ -63,7 +63,7 @@ def host(request: Request) -> int:
         text = f"the job ended with exit code {code}, but {folder} could not be written: `outrider status` is outdated"
         _say(screen, mode, text)
     else:
-        _sum_up(request.name, screen, mode, time.monotonic() - began)
+        _sum_up(request, screen, mode, time.monotonic() - began)
     return code
 
 
@@ -194,13 +194,30 @@ async def _waited(node: Node, ending: _Ending) -> int:
     return result.result() or ending.code
 
 
-def _sum_up(job: str, screen: Screen, mode: Mode, elapsed: float) -> None:
+def _sum_up(request: Request, screen: Screen, mode: Mode, elapsed: float) -> None:
     try:
-        status = status_of(job)
+        status = status_of(request.name)
+        report = _report(request, screen, mode)
         if mode is Mode.JSON:
-            return screen.say(summary_line(status, elapsed))
-        lines = list(summary(status, elapsed))
+            return screen.say(summary_line(status, elapsed, report))
+        lines = list(summary(status, elapsed, report))
     except UserError as missing:
         lines = [missing.message]
     for line in lines:
         screen.say(f"outrider: {line}" if not line.startswith(" ") else line)
+
+
+def _report(request: Request, screen: Screen, mode: Mode) -> Path | None:
+    """Writes the report beside the logs; None if it could not be written."""
+    path = (request.log_dir or job_dirs.job_folder(request.name) / "logs") / "report.html"
+    try:
+        from outrider.cli.report_files import of_folder, written
+        from outrider.report.page import report
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written(report(of_folder(request.name), time.time()), path)
+    except Exception as error:  # the job is over: nothing may change how it ended
+        text = str(error) or type(error).__name__
+        _say(screen, mode, f"the report {path} could not be written: {text}; try `outrider report {request.name}`")
+        return None
+    return path

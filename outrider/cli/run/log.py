@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from outrider.cli.run.terminal import Screen
@@ -132,8 +133,8 @@ def _world(rendezvous: Mapping[str, str]) -> str:
     return f"{plural(members, 'member')}, {plural(ranks, 'rank')}, rendezvous at {where}"
 
 
-def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
-    """The summary of a job: steps, faults and the time that each cost, goodput."""
+def summary(status: Mapping[str, Any], elapsed: float, report: Path | None = None) -> Iterator[str]:
+    """The summary of a job: steps, faults and the time that each cost, goodput, and where its report is."""
     faults = status["faults"]
     repeated = status.get("steps_repeated")
     twice = f" ({repeated:,} repeated)" if repeated else ""
@@ -153,9 +154,11 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
         known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
         since = "; no step since the last fault" if faults[-1]["seconds_lost"] is None else ""
         yield f"  {'':8} {known + ' lost':>14} in total{since}"
+    if report is not None:
+        yield f"  report: {report}"
 
 
-def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
+def summary_line(status: Mapping[str, Any], elapsed: float, report: Path | None = None) -> str:
     """The summary of a job as one JSON object."""
     faults = status["faults"]
     return json.dumps(
@@ -171,6 +174,7 @@ def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
             "faults": len(faults),
             "seconds_lost": round(sum(fault["seconds_lost"] or 0.0 for fault in faults), 3),
             "goodput": status.get("goodput"),
+            "report": None if report is None else str(report),
         }
     )
 

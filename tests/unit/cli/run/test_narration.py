@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 from outrider.cli.run.log import EventLog, Mode, summary, summary_line
@@ -103,6 +104,12 @@ def test_the_summary_says_if_the_steps_are_an_estimate() -> None:
 
 def test_a_job_without_faults_is_one_line() -> None:
     assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
+
+
+def test_the_summary_names_the_report() -> None:
+    *_, line = summary(document(), 83.0, Path("/logs/report.html"))
+    assert line == "  report: /logs/report.html"
+    assert json.loads(summary_line(document(), 83.0, Path("/logs/report.html")))["report"] == "/logs/report.html"
 
 
 def test_durations_have_the_units_that_people_use() -> None:
