@@ -81,7 +81,7 @@ def played(number: int, folder: Path) -> tuple[str, list[str]]:
         wait(job, lambda status: status["step"] >= 10)
         subprocess.run(outrider("chaos", command[0], job.job, *command[1:]), env=job.environment, check=True,
                        capture_output=True, timeout=60)  # fmt: skip
-        wait(job, lambda status: any(fault["seconds_lost"] is not None for fault in status["faults"]))
+        wait(job, lambda status: bool(status["faults"]) and all(fault["seconds_lost"] is not None for fault in status["faults"]))
     finally:
         job.stop()
     report = folder / "report.html"

@@ -166,6 +166,8 @@ class Part:
     began_at: float = 0.0
     since: float = 0.0
     until: float = 0.0
+    host: Name = ""
+    """The machine of a local job."""
     causes: tuple[Name, ...] = ()
     tracks: tuple[Track, ...] = ()
     generations: tuple[GenerationBegan, ...] = ()

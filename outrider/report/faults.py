@@ -184,7 +184,7 @@ def rank_of(fault: Fault) -> str:
 
 
 def node_of(job: Job, fault: Fault) -> str:
-    return fault.node or ("this machine" if job.where == "this machine" else "not known")
+    return fault.node or job.timeline.host or ("this machine" if job.where == "this machine" else "not known")
 
 
 def _facts(job: Job, fault: Fault) -> Iterator[tuple[str, str]]:

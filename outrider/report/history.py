@@ -60,6 +60,8 @@ class Timeline:
     holders: tuple[Holder, ...] = ()
     indexes: int = 0
     """The number of rank indexes."""
+    host: str = ""
+    """The machine of a local job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def joined(parts: Sequence[Part], notes: list[str]) -> Timeline:
         generations,
         holders,
         indexes,
+        next((part.host for part in reversed(parts) if part.host), ""),
     )
 
 
