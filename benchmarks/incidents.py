@@ -81,13 +81,22 @@ def played(number: int, folder: Path) -> tuple[str, list[str]]:
         wait(job, lambda status: status["step"] >= 10)
         subprocess.run(outrider("chaos", command[0], job.job, *command[1:]), env=job.environment, check=True,
                        capture_output=True, timeout=60)  # fmt: skip
-        wait(job, lambda status: bool(status["faults"]) and all(fault["seconds_lost"] is not None for fault in status["faults"]))
+        wait(
+            job,
+            lambda status: (
+                bool(status["faults"]) and all(fault["seconds_lost"] is not None for fault in status["faults"])
+            ),
+        )
     finally:
         job.stop()
     report = folder / "report.html"
     subprocess.run(outrider("report", job.job, "-o", str(report)), env=job.environment, check=True, timeout=60,
                    capture_output=True)  # fmt: skip
     return " ".join(command), missing(text_of(report), kinds)
+
+
+def has_recovered(status: dict[str, Any]) -> bool:
+    return bool(status["faults"]) and all(fault["seconds_lost"] is not None for fault in status["faults"])
 
 
 def wait(job: OutriderJob, is_so: Any, limit: float = 240.0) -> None:

@@ -17,7 +17,7 @@ from outrider.wire.messages.directions import FromSidecar
 from outrider.wire.messages.generation import Acknowledged, Ready, Start, Started, Stepped, Stop, Stopped
 from outrider.wire.messages.links import Probe, Probed
 from outrider.wire.messages.membership import Finish, Hello, Welcome
-from outrider.wire.messages.report import Report
+from outrider.wire.messages.report import RankProgress, Report, Spent
 
 STEP_SECONDS = 0.1
 
@@ -32,6 +32,7 @@ class Member:
     since: float = 0.0
     base: int = 0
     port: int = 20000
+    reports: int = 0
 
     def say(self, message: FromSidecar) -> None:
         assert self.dealer is not None
@@ -65,9 +66,19 @@ class Member:
             case _:
                 pass
 
+    def spent(self) -> Spent | None:
+        """As a sidecar of a large job says it: with every tenth report."""
+        self.reports += 1
+        age = time.monotonic() - self.since
+        if self.running == NO_GENERATION or age < 2 * STEP_SECONDS or self.reports % 10:
+            return None
+        return Spent(age, age - STEP_SECONDS, 0.01, 0.02, 0.03, 0.0, age / 20, age / 10)
+
     def report(self) -> None:
         state = "running" if self.running != NO_GENERATION else "ready"
-        self.say(Report(self.running, state, self.step(), STEP_SECONDS, 1.0, 500.0, 0, (2,), (), 3))
+        step = self.step()
+        ranks = (RankProgress(0, step, 0.01, "step", STEP_SECONDS, base=self.base),) if step > self.base else ()
+        self.say(Report(self.running, state, step, STEP_SECONDS, 1.0, 500.0, 0, (2,), ranks, 3, spent=self.spent()))
 
 
 async def play(members: list[Member], endpoint: str, key: str, until: asyncio.Event) -> None:

@@ -19,8 +19,8 @@ from outrider.wire.messages.report import Report, Spent
 
 FIRST = 0
 """The local rank that stands for its member in the time account."""
-MANY, SELDOM = 32, 5
-"""The number of members above which only every fifth report has what a rank has spent its time on: the seconds are
+MANY, SELDOM = 32, 10
+"""The number of members above which only every tenth report has what a rank has spent its time on: the seconds are
 cumulative, so none is lost, and the master of a thousand members has less to read."""
 HELLO_AGAIN = 5.0
 """Seconds after which an unanswered Hello is repeated."""
