@@ -94,7 +94,7 @@ class Outlet:
             if label["rank"] == rank and label["stream"] == "stderr":
                 path = files.path_of(self.folder, label["generation"][1], rank, "stderr")
                 began = time.monotonic()
-                text = files.last_lines(path, reading, self._patience)
+                text = files.last_lines(path, reading, self.pid, self._patience)
                 self._patience = max(0.0, self._patience - (time.monotonic() - began))
                 return text
         return ""

@@ -19,8 +19,6 @@ MOST_GENERATIONS = 20
 TIME_EVERY = 0.5
 """Seconds between two times of one file."""
 LAST_BYTES, LAST_LINES = 4096, 15
-WRITTEN_AFTER = 0.005
-"""Seconds that a reader may take between reading bytes and writing them."""
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -93,13 +91,13 @@ def forget_oldest(folder):
         shutil.rmtree(os.path.join(folder, str(number)), ignore_errors=True)
 
 
-def last_lines(path, reading, seconds):
-    """The end of the file of a rank that has just ended. `reading` is the pipe that the reader may not have emptied
-    yet; it has `seconds` to do so. "" if there is no file."""
+def last_lines(path, reading, reader, seconds):
+    """The end of the file of a rank that has just ended. `reading` is the pipe that the process `reader` may not have
+    emptied yet; it has `seconds` to do so. What it has read is in the file once it waits again. "" if there is no
+    file."""
     until = time.monotonic() + seconds
-    while _unread(reading) and time.monotonic() < until:
+    while (_unread(reading) or not _waits(reader)) and time.monotonic() < until:
         time.sleep(0.002)
-    time.sleep(WRITTEN_AFTER)
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -110,6 +108,15 @@ def last_lines(path, reading, seconds):
     lines = text.replace("\r", "\n").split("\n")
     whole = lines[1:] if size > LAST_BYTES else lines
     return "\n".join([line for line in whole if line.strip()][-LAST_LINES:])
+
+
+def _waits(pid):
+    """Whether the process waits for something else than a disk; a process that is gone does too."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"R", b"D")
+    except OSError:
+        return True
 
 
 def _unread(fd):

@@ -11,6 +11,7 @@ from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.webhook.admission import injected
 from tests.integration.kubernetes.unwell_server import Answer, hang, refuses, says, unwell
+from tests.waiting import DEADLINE
 
 FOLDER = Path(__file__).parents[3] / "unit/master/core/k8s/data"
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master:7070", "k" * 40)
@@ -163,6 +164,9 @@ def pod_of_a_job(command: list[str], env: list[Document]) -> Document:
     }
 
 
+HANGS = hang()
+
+
 @pytest.mark.parametrize(
     ("answers", "command", "env", "may"),
     [
@@ -176,7 +180,7 @@ def pod_of_a_job(command: list[str], env: list[Document]) -> Document:
         ([says({"status": {"generation": "3.1"}}), says(OF_ONE)], ["python", "t.py"], [], False),
         ([refuses(403)], ["python", "t.py"], [], False),
         ([refuses(404), refuses(500)], ["python", "t.py"], [], False),
-        ([refuses(404), hang()], ["python", "t.py"], [MEETING], False),
+        ([refuses(404), HANGS], ["python", "t.py"], [MEETING], False),
     ],
     ids=["alone", "of two", "told where to meet", "says where to meet", "meets at home", "standalone", "no generation",
          "a generation", "not to be read", "owner unknown", "no answer"],
@@ -184,8 +188,9 @@ def pod_of_a_job(command: list[str], env: list[Document]) -> Document:
 async def test_a_pod_may_begin_by_itself_only_where_it_forms_its_world_and_no_generation_was_formed(
     answers: list[Answer], command: list[str], env: list[Document], may: bool
 ) -> None:
+    seconds = 0.3 if answers[-1] is HANGS else DEADLINE
     async with unwell(*answers) as (_, api):
-        new, _warnings = await injected(api, pod_of_a_job(command, env), "research", POLICY, 0.3)
+        new, _warnings = await injected(api, pod_of_a_job(command, env), "research", POLICY, seconds)
     assert new is not None
     note = new["metadata"]["annotations"].get("outrider.dev/alone-after")
     trainer, sidecar = ({e["name"]: e.get("value") for e in c["env"]} for c in new["spec"]["containers"])
