@@ -41,7 +41,7 @@ def played(number: int, seed: int, folder: Path, steps: int) -> dict[str, Any]:
     job = OutriderJob(members, script, folder / "log", flags=["--hang-after", "5"])
     job.start()
     status: dict[str, Any] = {}
-    at = sorted(rng.randint(5, steps - 20) for _ in faults)
+    at = sorted(rng.randint(5, steps // 2) for _ in faults)
     left = list(zip(at, faults, strict=True))
     while job.is_alive():
         with contextlib.suppress(subprocess.SubprocessError, ValueError):

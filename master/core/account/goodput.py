@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from outrider.master.core.account import causes
 from outrider.master.core.state.account import Sample
 from outrider.master.core.state.job import State
 
+LONG, TIMES_USUAL = 20.0, 10
+"""Seconds and usual steps after which a step under way seems to hang. A large job accounts every ten seconds."""
 HOUR, DAY = 3600.0, 86_400.0
 MINUTE, HALF_HOUR = 60.0, 1800.0
 """Seconds between two samples of the last hour, and between older ones."""
 
 
 def seconds(state: State, now: float) -> dict[str, float]:
-    """The seconds of members by cause, with those whose cause may still change under what they seem to be."""
+    """The seconds of members by cause, with those whose cause may still change under what they seem to be.
+
+    A step that takes much longer than the usual ones seems to be a hang until it ends.
+    """
     found = dict(state.account.seconds)
     if state.account.closed:
         return found
+    usual = median(state.progress.step_seconds) if state.progress.step_seconds else 0.0
     for seat in state.account.seats.values():
         process, since = seat.process, seat.since
         if process is not None and seat.ends_at is None and process.doing:
@@ -27,6 +34,10 @@ def seconds(state: State, now: float) -> dict[str, float]:
             before = causes.FIRST_STEP if is_first else causes.PRODUCTIVE
             found[before] = found.get(before, 0.0) + begun - since
             since = begun
+        if process is not None and seat.cause == causes.PRODUCTIVE:
+            late = max(0.0, now - since - max(LONG, TIMES_USUAL * usual))
+            found[causes.HANG] = found.get(causes.HANG, 0.0) + late
+            since += late
         found[seat.cause] = found.get(seat.cause, 0.0) + max(0.0, now - since)
     return {cause: found[cause] for cause in causes.CAUSES if found.get(cause)}
 

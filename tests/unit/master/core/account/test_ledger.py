@@ -177,3 +177,18 @@ def test_the_goodput_of_the_last_hour_forgets_what_was_before() -> None:
     status = play.status()
     assert status["goodput_1h"] > status["goodput"]
     assert status["goodput_1h"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_step_that_takes_far_too_long_is_shown_as_a_hang_until_it_ends() -> None:
+    play = running(2, hang_detection=False)
+    play.run(10)
+    for actor in play.actors.values():
+        actor.hung_at = play.now
+    play.run(300)
+    assert spent(play)["hang"] == pytest.approx(2 * 280, abs=5)
+    for actor in play.actors.values():
+        actor.started_at, actor.hung_at = actor.started_at + play.now - (actor.hung_at or 0.0), None
+        actor.spends = {"evaluation": 299.0}
+    play.run(5)
+    assert "hang" not in spent(play)
+    assert spent(play)["evaluation"] == pytest.approx(2 * 299, abs=3)
