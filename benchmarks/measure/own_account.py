@@ -44,6 +44,8 @@ def of_the_script(folder: Path, faults: Sequence[float]) -> tuple[dict[str, floa
         ended = min((at for at in faults if at >= last["since"]), default=last["since"])
         if last["until"] is None:
             cut[last["cause"]] += ended - last["since"]
+        elif last["cause"] in ("importing", "rendezvous", "loading"):
+            cut["first_step"] += max(0.0, ended - last["until"])
         else:
             cut["repeated_steps"] += max(0.0, ended - last["until"])
             cut["data_wait"] += max(0.0, ended - last["until"])

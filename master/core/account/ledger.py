@@ -72,12 +72,11 @@ def _follow(state: State, index: RankIndex, seat: Seat) -> None:
         member = None if holder is None else state.members.get(holder)
         is_done = member is not None and (member.finished or (world is not None and member.id in world.done))
         is_its = world is not None and world.generation == process.generation and not is_done
-        if is_its and member is not None and world is not None and member.id in world.places:
-            if state.stage == RUNNING:
-                return
-            if state.stage == STOPPING and member.stopped < process.generation:
-                _begin_end(state, seat, world)
-                return
+        if is_its and state.stage == RUNNING and world is not None and member is not None and member.id in world.places:
+            return
+        if is_its and state.stage == STOPPING and (member is None or member.stopped < process.generation):
+            _begin_end(state, seat, world)  # the end waits for the last words of this rank, or of the others
+            return
         _begin_end(state, seat, world)
         _end_process(state, seat, is_done=is_done)
     cause = seats.cause(state, index)
@@ -270,18 +269,18 @@ def _end_process(state: State, seat: Seat, *, is_done: bool = False) -> None:
 
 
 def _follow_the_others(state: State, seat: Seat, process: Process) -> None:
-    """Books the last steps of a process that said no more: ranks step together, so it made those of the others."""
+    """Books the last second of a process that said no more: ranks step together, so it did what another one did."""
     world, progress = state.world or state.left, state.progress
     moved_at = progress.high_step_at
     is_its = world is not None and world.generation == process.generation == progress.high_step_generation
-    if not is_its or world is None or moved_at is None or process.first_step_at is None or process.doing:
+    if not is_its or moved_at is None or process.first_step_at is None or process.doing:
         return
     until = min(_extended(seat, moved_at), moved_at)
-    booked: Booked = []
-    if until > seat.since:
-        _book_steps(state, booked, world, process, until - seat.since, progress.high_step)
-    for cause, seconds in booked:
-        _settle(state, seat, cause, seat.since + seconds)
+    others = (each.track for each in state.account.seats.values() if each is not seat)
+    known = next((track for track in others if track.end >= until), None)
+    for cause, end in [] if known is None else tracks.within(known, seat.since, until):
+        _settle(state, seat, cause, end)
+    _settle(state, seat, causes.PRODUCTIVE, until)
 
 
 def _cut_short(process: Process, is_done: bool) -> str:

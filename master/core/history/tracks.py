@@ -40,3 +40,10 @@ def merged(spans: list[tuple[float, str]], end: float, shortest: float) -> list[
             continue
         kept.append((begin, cause))
     return kept
+
+
+def within(track: Track, since: float, until: float) -> list[tuple[str, float]]:
+    """The causes between two moments, each with its end."""
+    ends = [*(begin for begin, _cause in track.spans[1:]), track.end]
+    return [(cause, min(end, until)) for (begin, cause), end in zip(track.spans, ends, strict=True)
+            if end > since and begin < until]  # fmt: skip
