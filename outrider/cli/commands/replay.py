@@ -16,7 +16,7 @@ from outrider.cli.bundling import archive
 from outrider.cli.errors import UserError
 from outrider.cli.flags import Flag, parsing
 from outrider.cli.text import plural
-from outrider.master.core.actions import Action, SaveStatus
+from outrider.master.core.actions import Action, SaveHistory, SaveStatus
 from outrider.master.core.job_kinds import Job
 from outrider.master.recording import reading
 from outrider.master.recording.reading import Recording, WrongRecording
@@ -34,7 +34,9 @@ def _until(value: str) -> int | str:
     if re.fullmatch(r"\d{1,9}", value):
         return int(value)
     if CLOCK.match(value):
-        return value
+        with contextlib.suppress(ValueError):  # such as 25:00
+            datetime.datetime.fromisoformat(value if "T" in value else f"2000-01-01T{value}")
+            return value
     raise ValueError("must be a number of an event, or a time such as 14:03:20 or 2026-05-01T14:03:20Z")
 
 
@@ -144,6 +146,9 @@ class _Shown:
             click.echo(
                 f"# the recording was too long: {plural(self._recording.left_out, 'entry', 'entries')} left out here"
             )
+        if isinstance(self._until, str) and seen == len(self._recording.steps):
+            begin = _time(self._recording.state, self._recording.since).strip()
+            click.echo(f"# --until {self._until}: no event is later; the recording begins at {begin}")
         if self.different:
             click.echo(f"# after {self.different} of {plural(seen, 'event')} the core decides otherwise than recorded")
         else:
@@ -151,6 +156,8 @@ class _Shown:
 
 
 def _without_document(action: Action) -> Action:
+    if isinstance(action, SaveHistory):
+        return replace(action, part={})
     return replace(action, status={}) if isinstance(action, SaveStatus) else action
 
 

@@ -95,6 +95,10 @@ def test_until_an_event_or_a_time_and_a_single_event(tmp_path: Path, recording: 
     wrong = outrider("replay", path, "--until", "soon")
     assert wrong.exit_code == 2
     assert "--until soon: must be a number of an event, or a time" in wrong.output
+    for impossible in ("25:61:00", "2026-02-31T10:00:00Z"):
+        assert f"--until {impossible}: must be" in outrider("replay", path, "--until", impossible).output
+    late = outrider("replay", path, "--until", "2999-01-01T00:00:00Z").output.splitlines()
+    assert late[-2].startswith("# --until 2999-01-01T00:00:00Z: no event is later; the recording begins at ")
 
 
 def test_a_core_that_decides_otherwise_is_exit_code_1(tmp_path: Path, recording: bytes) -> None:
