@@ -71,7 +71,7 @@ def local_time(stamp: object) -> str:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """An event as one line without its time. The member is named once: before the reason, unless that names it."""
-    reason = str(event.get("reason", ""))
+    reason = printable(event.get("reason", ""))
     member = event.get("member")
     named = f" {member}" if member and member not in reason else ""
     return f"{event.get('kind', '?')}{named}: {reason}"

@@ -189,4 +189,4 @@ def _binds_here(node, name):
 def _shown(path):
     """The path as the user would write it."""
     relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    return path if relative.startswith("..") or os.getcwd() == os.sep else relative

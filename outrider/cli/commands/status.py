@@ -18,7 +18,7 @@ from outrider.cli.errors import UserError
 from outrider.cli.kube import job as kube_job
 from outrider.cli.plotting.curve import scaling_of, shown
 from outrider.cli.tables import columns, console
-from outrider.cli.text import STYLES, costs, local_time, percent, plural, seconds
+from outrider.cli.text import STYLES, costs, local_time, percent, plural, printable, seconds
 from outrider.master.core.scaling import log_metric_values
 
 FAULTS_SHOWN, DATA_SHOWN = 10, 5
@@ -95,7 +95,7 @@ def _show(document: dict[str, Any]) -> None:
     screen = console()
     screen.print(_headline(document))
     if document.get("message"):
-        screen.print(Text(document["message"]))
+        screen.print(Text(printable(document["message"])))
     if spent := costs(document):
         screen.print(Text(f"time not spent on new steps: {spent}", style="dim"))
     if document.get("seats"):
@@ -208,7 +208,7 @@ def _faults(faults: list[dict[str, Any]]) -> Table:
             fault["kind"],
             fault["member"] or "-",
             seconds(fault["seconds_lost"]),
-            Text(fault["reason"]),
+            Text(printable(fault["reason"])),
         )
     if len(faults) > FAULTS_SHOWN:
         table.caption = f"the last {FAULTS_SHOWN} of {len(faults)}"

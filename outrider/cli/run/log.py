@@ -17,7 +17,7 @@ from typing import Any
 
 from outrider.cli.run.terminal import Screen
 from outrider.cli.run.traceback_hold import Holding
-from outrider.cli.text import event_line, event_style, local_time, percent, plural, seconds
+from outrider.cli.text import event_line, event_style, local_time, percent, plural, printable, seconds
 
 QUIET = frozenset(
     {
@@ -148,8 +148,9 @@ def summary(status: Mapping[str, Any], elapsed: float, report: Path | None = Non
     for fault in faults:
         alike.setdefault(NUMBERS.sub("#", fault["reason"]), []).append(fault)
     for group in alike.values():
-        times = f"{len(group)} × " if len(group) > 1 else ""
-        yield f"  {local_time(group[0]['time'])} {_lost(group):>14}: {times}{group[0]['reason']}"
+        is_same = len({fault["reason"] for fault in group}) == 1
+        times = f"{len(group)} ×{'' if is_same else ', first'} " if len(group) > 1 else ""
+        yield f"  {local_time(group[0]['time'])} {_lost(group):>14}: {times}{printable(group[0]['reason'])}"
     if len(alike) > 1:
         known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
         since = "; no step since the last fault" if faults[-1]["seconds_lost"] is None else ""

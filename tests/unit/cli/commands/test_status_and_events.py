@@ -103,6 +103,15 @@ def test_events_are_read_from_the_folder_up_to_the_last_whole_line(ended_job: An
     assert [line.split()[1] for line in lines] == ["GenerationStarted:", "WorkerExited:", "Recovered:"]
 
 
+def test_no_text_of_an_error_reaches_the_terminal_as_an_escape_sequence(ended_job: Any, outrider: Any) -> None:
+    reason = "Rank 0 failed with ValueError: \x1b]0;x\x07 caf\udce9."
+    fault = document()["faults"][0] | {"reason": reason}
+    write_events(ended_job(phase="failed", message=reason, faults=[fault]), [EVENTS[0] | {"reason": reason}])
+    shown = outrider("status", "digits").stdout + outrider("events", "digits").stdout
+    assert shown.count("ValueError: \ufffd]0;x\ufffd caf\ufffd.") == 3
+    assert "\x1b]" not in shown
+
+
 def test_following_shows_each_event_once_whether_it_was_written_or_is_served(running_job: Any) -> None:
     job = running_job()
     write_events(job.folder, EVENTS[:2])

@@ -82,7 +82,7 @@ def test_the_summary_shows_equal_faults_once() -> None:
     faults = [first | {"seconds_lost": lost, "reason": reason.format(n)} for n, lost in enumerate((1.0, 2.0, None))]
     lines = list(summary(document(phase="failed", faults=faults), elapsed=83.0))
     assert len(lines) == 2
-    assert lines[1].endswith("no step since: 3 × Rank 1 failed with ValueError: loss is nan in batch 0.")
+    assert lines[1].endswith("no step since: 3 ×, first Rank 1 failed with ValueError: loss is nan in batch 0.")
 
 
 def test_an_error_caused_by_the_end_of_another_rank_is_not_logged() -> None:
