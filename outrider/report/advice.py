@@ -6,6 +6,7 @@ out: what a user reads here should be worth the work.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ LEAST_SECONDS, LEAST_SHARE = 1.0, 0.001
 """The least that an advice saves: seconds, and as a share of the job's time."""
 NOTABLE: Final = 0.03
 """The share of the members' time above which waiting for data, saves or a slow member is worth an advice."""
+LIMIT: Final = re.compile(r"limit ([\d,.]+) s\)")
 SHOWN: Final = 5
 """The most summands that are shown."""
 
@@ -104,7 +106,11 @@ def _checkpoint(job: Job) -> Iterator[Advice]:
 
 
 def _hang(job: Job) -> Iterator[Advice]:
-    hangs = _stage(job, "detect", "HangDetected")
+    found = [case.fault for case in job.cases if case.fault.kind == "HangDetected"]
+    waited = [each for each in found if each.stages.get("detect", 0.0) >= _limit(each.reason)]
+    if found and not waited:
+        return
+    hangs = [each.stages["detect"] for each in waited if each.stages.get("detect")]
     hung = sum(hangs) or job.each("hang")
     if hung:
         how = f"stage detect of hangs: {_sum(hangs)}" if hangs else _account(job, "hang")
@@ -117,6 +123,12 @@ def _hang(job: Job) -> Iterator[Advice]:
             "docs/how-to/hangs.md",
             hung / 2,
         )
+
+
+def _limit(reason: str) -> float:
+    """The limit in seconds that the reason of a hang names, else 0. One that was found earlier did not wait for it."""
+    found = LIMIT.search(reason)
+    return float(found[1].replace(",", "")) if found else 0.0
 
 
 def _nodes(job: Job) -> Iterator[Advice]:

@@ -113,8 +113,8 @@ def _compare_clocks(parts: Sequence[Part], notes: list[str]) -> None:
         back = before.until - part.since
         if -back > SOON and part.term == before.term + 1:
             notes.append(
-                f"Nothing is recorded of the {seconds(-back)} before master {part.term}: master {before.term} had not "
-                "written them when it ended, or there was none."
+                f"The timeline lacks the {seconds(-back)} before master {part.term}: master {before.term} had not "
+                "written them when it ended, or there was none. The account may know some of them."
             )
         if back > JUMP:
             notes.append(

@@ -75,7 +75,8 @@ def _faults(job: Job) -> Iterator[str]:
     lost = f" that cost {seconds(sum(known))}" if known else ""
     share = f" ({percent(sum(known) / job.duration)} of its time)" if known and job.duration else ""
     missing = len(job.cases) - len(known)
-    since = f" After {missing} of them no new step is known." if missing else ""
+    which = f"{missing} of them" if known else "it" if missing == 1 else "any of them"
+    since = f" No new step is known after {which}." if missing else ""
     yield f"It had {counted(len(job.cases), 'fault')}{lost}{share}.{since}"
 
 

@@ -70,6 +70,7 @@ def look(state: State) -> None:
             case.failures = tuple(incident.failures[:FAILURES])
         if case.fault.seconds_lost is not None:
             case.recovered_at, case.cost = state.now, _cost(state, case)
+            case.step = max(case.step, 0 if state.world is None else state.world.resume.high)  # reports may come late
             state.history.is_new = True
 
 

@@ -73,6 +73,12 @@ def test_half_the_hang_limit() -> None:
     assert found.how == "stage detect of hangs: 1 min 00 s; 1 min 00 s / 2 = 30.1 s"
 
 
+def test_a_hang_that_was_found_before_its_limit_would_not_be_found_sooner_with_half_of_it() -> None:
+    early = hang(1000.0) | {"reason": "No rank has completed a step for 60 s (phase eval, limit 600 s): x is stopped."}
+    assert "hangs.md" not in of(quiet(hang=60.0), part(8, [early]))
+    assert of(quiet(), part(8, [early, hang(2000.0)]))["hangs.md"].how.startswith("stage detect of hangs: 1 min 00 s;")
+
+
 def test_a_node_with_two_faults_is_named_if_there_is_another() -> None:
     faults = [fault(500.0 * n, 2, stages=without("wait", "new_step"), seconds_lost=10.0) for n in (1, 2, 3)]
     found = of(quiet(), part(4, [*faults, fault(3000.0, 1, stages=without("wait", "new_step"))]))["node-check.md"]

@@ -29,6 +29,14 @@ def test_the_summary_says_how_the_job_ended_and_where_its_time_went() -> None:
     assert "It had 1 fault that cost 14.5 s (0.4 % of its time)." in text
 
 
+def test_faults_after_which_no_new_step_came_are_counted() -> None:
+    open_ = [fault(1000.0 * n, seconds_lost=None) for n in (1, 2)]
+    assert "It had 1 fault. No new step is known after it." in text_of(status(4), part(4, open_[:1]))
+    assert "It had 2 faults. No new step is known after any of them." in text_of(status(4), part(4, open_))
+    both = text_of(status(4), part(4, [fault(500.0), *open_]))
+    assert "It had 3 faults that cost 14.5 s (0.4 % of its time). No new step is known after 2 of them." in both
+
+
 def test_kind_rank_and_node_of_each_fault_are_in_the_text() -> None:
     lost = fault(3000.0, 5, kind="MemberLost", ranks=[10, 11], node="node-x", reason="Its pod is gone.",
                  pod={"phase": "Failed", "reason": "Evicted", "exit_code": 137})  # fmt: skip
@@ -131,7 +139,7 @@ def test_clocks_that_differ_between_masters() -> None:
 
 def test_what_a_killed_master_had_not_written() -> None:
     text = text_of(status(4), part(4, [], until=100.0), part(4, [], term=2, since=BEGAN + 116.0, until=300.0))
-    assert "Nothing is recorded of the 16.0 s before master 2: master 1 had not written them when it ended" in text
+    assert "The timeline lacks the 16.0 s before master 2: master 1 had not written them when it ended" in text
 
 
 def test_parts_that_are_missing_or_cut() -> None:

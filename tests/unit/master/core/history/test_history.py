@@ -61,6 +61,8 @@ def test_a_fault_has_its_member_rank_node_error_stages_and_cost() -> None:
     assert fault["recovered_at"] >= fault["at"]
     assert fault["cost"]["repeated_steps"] > 0
     assert "productive" not in fault["cost"]
+    (recovered,) = [sentence for _at, kind, sentence in fault["decisions"] if kind == "Recovered"]
+    assert f"past step {fault['step']}, where it was" in recovered
     assert [kind for _at, kind, _sentence in fault["decisions"]][:1] == ["WorkerExited"]
 
 
