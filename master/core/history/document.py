@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from outrider.master.core.account import causes, goodput
@@ -46,7 +47,7 @@ def part(state: State, now: float) -> dict[str, Any]:
         "tracks": _tracks(state, now),
         "generations": [[_ds(state, at), name, members, ranks] for at, name, members, ranks in history.generations],
         "holders": [[_ds(state, at), index, member, node] for at, index, member, node in history.holders],
-        "faults": [_fault(state, case) for case in history.cases],
+        "faults": [_fault(state, case, after) for case, after in zip_longest(history.cases, [*history.cases][1:])],
         "events": [[round(each.at + offset, 3), each.kind, each.severity, each.member, each.sentence[:SENTENCE]]
                    for each in history.said],
         "samples": [[round(each.at + offset, 1), round(each.productive, 1), round(each.wall, 1)]
@@ -96,7 +97,7 @@ def _rows(state: State, now: float, quantum: int) -> list[dict[str, Any]]:
 
 
 # -- faults -------------------------------------------------------------------------------------------------------
-def _fault(state: State, case: Case) -> dict[str, Any]:
+def _fault(state: State, case: Case, after: Case | None) -> dict[str, Any]:
     fault, offset = case.fault, state.unix_offset
     phase, reason, exit_code = case.pod
     return {
@@ -110,7 +111,7 @@ def _fault(state: State, case: Case) -> dict[str, Any]:
         "reason": fault.reason[:SENTENCE],
         "pod": {"phase": phase, "reason": reason[:SENTENCE], "exit_code": exit_code},
         "evidence": [*map(_exit, case.failures), *map(_rank, case.evidence)],
-        "decisions": _decisions(state, case),
+        "decisions": _decisions(state, case, state.now if after is None else after.began_at),
         "stages": fault.stages,
         "seconds_lost": None if fault.seconds_lost is None else round(fault.seconds_lost, 3),
         "cost": case.cost,
@@ -119,9 +120,9 @@ def _fault(state: State, case: Case) -> dict[str, Any]:
     }
 
 
-def _decisions(state: State, case: Case) -> list[list[Any]]:
-    """What was reported from the fault to the first new step."""
-    until = state.now if case.recovered_at is None else case.recovered_at
+def _decisions(state: State, case: Case, before: float) -> list[list[Any]]:
+    """What was reported from the fault to the first new step, or to the next fault."""
+    until = before if case.recovered_at is None else min(before, case.recovered_at)
     found = [each for each in state.history.said if case.began_at <= each.at <= until]
     return [[round(each.at + state.unix_offset, 3), each.kind, each.sentence[:SENTENCE]] for each in found[:DECISIONS]]
 
