@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.masters import Master
 
 FOUND_BY_ITSELF = {"term", "stage", "reserved", "ended", "world", "left",
-                   "members", "addresses", "silent", "met", "checked"}  # fmt: skip
-"""From members and their Hellos."""
+                   "members", "addresses", "silent", "met", "checked", "account"}  # fmt: skip
+"""From members and their Hellos; the account counts the time without a master as unknown."""
 
 
 class HandingOverLaws(Laws):

@@ -387,10 +387,10 @@ class Trainer:
         return told.PagesRead(self.running, self.pages(), own, spent)
 
     def _spent(self, worker: Worker) -> Spent:
-        now, run, rng = self.world.time.now, worker.run, self.world.rng
+        now, run = self.world.time.now, worker.run
         age = now - worker.born
         if worker.joined_at is None:
-            return Spent(age, step_age=age, doing=rng.choice(("importing", "rendezvous", "")), doing_for=age / 2)
+            return Spent(age, step_age=age, doing="importing", doing_for=age / 2)
         init = worker.joined_at - worker.born
         saved = run.saved_seconds - worker.saved_before
         has_stepped = run.steps > run.base and run.step() > run.base
