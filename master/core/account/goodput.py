@@ -113,6 +113,7 @@ def saved(state: State) -> dict[str, object]:
         "seconds": {cause: round(spent, 6) for cause, spent in seconds(state, state.now).items()},
         "wall": round(wall(state, state.now), 6),
         "until": state.now + offset,
+        "stages": [fault.stages for fault in state.faults.noted],
         "samples": [[round(each.at + offset, 1), round(each.productive, 1), round(each.wall, 1)]
                     for each in state.account.samples],
     }  # fmt: skip
@@ -129,5 +130,7 @@ def restore(state: State, kept: dict[str, Any]) -> None:
     gap = max(0.0, state.now - (float(kept.get("until", state.now + offset)) - offset)) * state.target
     account.seconds[causes.UNKNOWN] = account.seconds.get(causes.UNKNOWN, 0.0) + gap
     account.wall += gap
+    for fault, stages in zip(reversed(state.faults.noted), reversed(kept.get("stages", ())), strict=False):
+        fault.stages = {str(stage): float(took) for stage, took in stages.items()}
     for at, productive, total in kept.get("samples", ()):
         account.samples.append(Sample(min(at - offset, state.now), productive, total))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.master.core.state.durability import Moment
+from outrider.master.core.state.durability import Moment, transient
 from outrider.master.core.state.stragglers import Comparison
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import WorkerExit
@@ -66,8 +66,9 @@ class Fault:
     seconds_lost: float | None = None
     node: str = ""
     """The node that counts as suspect for this fault; empty if none does (`faults.node_exclusion`)."""
-    stages: dict[str, float] = field(default_factory=dict)
-    """The seconds of each stage of its recovery (`account.stages`)."""
+    stages: dict[str, float] = transient(dict)
+    """The seconds of each stage of its recovery (`account.stages`), saved with the account: an older master refuses
+    longer rows."""
 
 
 @dataclass(slots=True)

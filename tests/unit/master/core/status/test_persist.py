@@ -92,7 +92,7 @@ def test_a_saved_moment_is_never_in_the_future_and_a_deadline_may_be() -> None:
 def test_a_reader_ignores_unknown_values_and_keeps_defaults_for_missing_ones() -> None:
     clock = durability.Clock(0.0, 0.0)
     reported = durability.write(list[Fault], [Fault(0.0, "K", None, "R", Generation(1, 2), 3.0, "n")], clock)
-    assert reported == [[0.0, "K", None, "R", 1, 2, 3.0, "n", {}]]
+    assert reported == [[0.0, "K", None, "R", 1, 2, 3.0, "n"]]
     assert durability.read(list[Fault], [[*reported[0], "more"]], clock) == durability.read(
         list[Fault], reported, clock
     )
