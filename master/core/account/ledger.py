@@ -115,6 +115,9 @@ def _settle(state: State, seat: Seat, cause: str, until: float) -> None:
 def reported(state: State, member: Member, message: Report) -> None:
     first = message.ranks[0] if message.ranks else None
     if message.spent is None or first is None:
+        seat = None if member.rank_index is None else state.account.seats.get(member.rank_index)
+        if seat is not None and seat.process is None and member.rank_index is not None:
+            state.account.changed.add(member.rank_index)
         return
     _note(state, member, message.generation, message.spent, (first.step, first.base))
 

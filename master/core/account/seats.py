@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from outrider.master.core.account import causes
+from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import NO_GENERATION, RankIndex
+
+BY_PHASE = {"init": causes.FIRST_STEP, "checkpoint": causes.CHECKPOINT_STALL, "eval": causes.EVALUATION}
 
 
 def cause(state: State, index: RankIndex) -> str:
@@ -28,8 +31,18 @@ def cause(state: State, index: RankIndex) -> str:
             is_restoring = world.restoring is not None and world.restoring.orders
             return causes.LOADING if is_restoring else causes.STARTING
         if state.stage == RUNNING:
-            return causes.STARTING if world.generation.term == state.term else causes.UNKNOWN
+            return _running(state, world, member)
     return _outside(state, member)
+
+
+def _running(state: State, world: World, member: Member) -> str:
+    """The cause as far as reports say it that have no `Spent`: of older hooks, or before the first one."""
+    report = member.report
+    if report is not None and report.generation == world.generation and report.ranks:
+        return BY_PHASE.get(report.ranks[0].phase, causes.PRODUCTIVE)
+    if world.generation.term < state.term:
+        return causes.UNKNOWN
+    return causes.FIRST_STEP if member.id in world.started else causes.STARTING
 
 
 def _outside(state: State, member: Member) -> str:

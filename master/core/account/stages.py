@@ -12,20 +12,8 @@ from typing import Final
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import State
 from outrider.master.core.text import exactly
+from outrider.report.words import STAGES as WHAT
 
-WHAT: Final = {
-    "detect": "until the fault was noticed",
-    "stop": "until all ranks had stopped",
-    "wait": "until all members were ready",
-    "agree": "to decide the next generation",
-    "start": "to start its processes",
-    "import": "to import modules",
-    "rendezvous": "for the rendezvous",
-    "load": "to load the checkpoint",
-    "first_step": "up to the end of the first step",
-    "new_step": "for repeated steps",
-}
-"""Every stage in its order, with what it takes its time for."""
 EARLY: Final = {"import": "importing", "rendezvous": "rendezvous", "load": "loading"}
 """The stages that a process reports, by the name of the activity."""
 

@@ -297,6 +297,8 @@ def started(state: State, member: Member, message: Started) -> None:
     if is_new:
         state.occur(WorkersStarted())
     world.started.add(member.id)
+    if member.rank_index is not None:
+        state.account.changed.add(member.rank_index)
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))
         readiness.stir(state)

@@ -192,3 +192,26 @@ def test_a_step_that_takes_far_too_long_is_shown_as_a_hang_until_it_ends() -> No
     play.run(5)
     assert "hang" not in spent(play)
     assert spent(play)["evaluation"] == pytest.approx(2 * 299, abs=3)
+
+
+def test_ranks_of_older_hooks_are_counted_by_their_phase() -> None:
+    play = Play(job(2))
+    play.until(lambda: bool(play.actors))
+    for actor in play.actors.values():
+        actor.accounts = False
+    play.until_running(2)
+    play.run(30)
+    found = spent(play)
+    assert found["productive"] == pytest.approx(2 * 30, abs=4)
+    assert total(play) == pytest.approx(2 * play.now, abs=0.01)
+
+
+def test_a_command_whose_steps_are_unseen_has_made_no_first_step() -> None:
+    play = Play(job(2))
+    play.until(lambda: bool(play.actors))
+    for actor in play.actors.values():
+        actor.has_pages = False
+    play.until_running(2)
+    play.run(30)
+    assert spent(play)["first_step"] == pytest.approx(2 * 30, abs=4)
+    assert play.status()["goodput"] is None
