@@ -196,7 +196,7 @@ def test_a_step_that_takes_far_too_long_is_shown_as_a_hang_until_it_ends() -> No
 
 def test_ranks_of_older_hooks_are_counted_by_their_phase() -> None:
     play = Play(job(2))
-    play.until(lambda: bool(play.actors))
+    play.until(lambda: len(play.actors) == 2)
     for actor in play.actors.values():
         actor.accounts = False
     play.until_running(2)
@@ -208,7 +208,7 @@ def test_ranks_of_older_hooks_are_counted_by_their_phase() -> None:
 
 def test_a_command_whose_steps_are_unseen_has_made_no_first_step() -> None:
     play = Play(job(2))
-    play.until(lambda: bool(play.actors))
+    play.until(lambda: len(play.actors) == 2)
     for actor in play.actors.values():
         actor.has_pages = False
     play.until_running(2)
