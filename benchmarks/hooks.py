@@ -1,4 +1,5 @@
-"""What the hooks cost a training: a real SGD.step() with and without the step hook, and the hook by itself.
+"""What the hooks cost a training: a real SGD.step() with and without the step hook, the hook by itself, and `batch`:
+what the time account adds to each wait for a batch.
 
 Both kinds of steps take turns in short blocks, so that the machine's mood falls on both, and the thread's own processor
 time is compared: the median of the differences of neighbours, and the difference of the least of either kind, which is
@@ -50,6 +51,7 @@ def measure(folder: Path) -> dict[str, float]:
         handle.remove()
     alone = [seconds_per_call(lambda: count(optimizer, (), {})) for _ in range(BLOCKS)]
     empty = [seconds_per_call(lambda: None) for _ in range(BLOCKS)]
+    waits = [seconds_per_call(lambda: watched.spent.leave(watched.spent.waits_for_data())) for _ in range(BLOCKS)]
     differences = [1e6 * (after - before) for before, after in zip(plain, hooked, strict=True)]
     return {
         "step_without_us": 1e6 * statistics.median(plain),
@@ -58,6 +60,8 @@ def measure(folder: Path) -> dict[str, float]:
         "added_least_us": 1e6 * (min(hooked) - min(plain)),
         "hook_alone_us": 1e6 * (statistics.median(alone) - statistics.median(empty)),
         "hook_alone_least_us": 1e6 * (min(alone) - min(empty)),
+        "batch_us": 1e6 * (statistics.median(waits) - statistics.median(empty)),
+        "batch_least_us": 1e6 * (min(waits) - min(empty)),
         "counted_steps": float(watched.page.words[5]),
         "load": os.getloadavg()[0],
     }
