@@ -8,6 +8,7 @@ from outrider.master.core.state.history import Case
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.occurrences import FaultNoted, GenerationStarted
+from outrider.wire.ids import MemberId
 
 FAILURES, RANKS = 8, 16
 """The most exits and ranks of a hang that are kept of one fault."""
@@ -35,8 +36,10 @@ def _case(state: State) -> Case:
     return case
 
 
-def _member(state: State, member_id: object) -> Member | None:
-    return next((held[member_id] for held in (state.members, state.placement.past) if member_id in held), None)  # type: ignore[index]
+def _member(state: State, member_id: MemberId | None) -> Member | None:
+    if member_id is None:
+        return None
+    return state.members.get(member_id) or state.placement.past.get(member_id)
 
 
 def _ranks(state: State, member: Member) -> tuple[int, ...]:
