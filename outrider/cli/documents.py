@@ -53,6 +53,8 @@ def saved_status(job: str) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
+        if (path.parent / "events.jsonl").exists():
+            raise UserError(f"the status of {job} cannot be read: {path} is missing") from None
         raise UserError(f"job {job} has no status yet: it is starting, or ended before it could begin") from None
     except (OSError, ValueError) as broken:
         raise UserError(f"the status of {job} cannot be read: {path}: {broken}") from broken

@@ -26,10 +26,16 @@ MOST_BYTES = 16 << 20
 
 
 def of_folder(job: str) -> Sources:
-    """The documents of a local job. Raises UserError if it has no status."""
-    folder = job_dirs.existing(job)
-    status, problems = status_of(job), list[str]()
+    """The documents of a local job. Raises UserError if it has neither a status nor a history."""
+    folder, problems = job_dirs.existing(job), list[str]()
     paths = sorted(folder.glob("history-*.json"), key=_term)
+    try:
+        status = status_of(job)
+    except UserError as unread:
+        if not paths:
+            raise
+        status = {"job": folder.name}
+        problems.append(f"{unread.message[0].upper()}{unread.message[1:]}. The report has what the history has.")
     if len(paths) > MOST_PARTS:
         problems.append(f"Of {len(paths)} masters the newest {MOST_PARTS} are shown.")
     parts = [(path.name, part) for path in paths[-MOST_PARTS:] if (part := _part(path, problems)) is not None]

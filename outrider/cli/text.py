@@ -43,12 +43,12 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def costs(document: Mapping[str, Any], most: int = 4) -> str:
-    """What most of a job's time was spent on besides new steps, as `importing 21.4 %, evaluation 17.0 %`."""
+def time_account(document: Mapping[str, Any], most: int = 5) -> str:
+    """The greatest causes of a job's time account, new steps first: `productive 61.6 %, importing 21.4 %`."""
     spent = document.get("time") or {}
     total = sum(spent.values())
-    rows = sorted(((took / total, cause) for cause, took in spent.items() if cause != "productive"), reverse=True)
-    return ", ".join(f"{cause.replace('_', ' ')} {percent(share)}" for share, cause in rows[:most] if share >= 0.01)
+    rows = sorted(((cause != "productive", -took / total, cause) for cause, took in spent.items() if took > 0))
+    return ", ".join(f"{cause} {percent(-share)}" for _, share, cause in rows[:most] if -share >= 0.01)
 
 
 def printable(text: object) -> str:

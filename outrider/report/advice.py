@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from outrider.report.faults import EFFECT
 from outrider.report.history import Case
-from outrider.report.job import Job
-from outrider.report.words import counted, percent, seconds
+from outrider.report.job import OVER, Job
+from outrider.report.words import counted, percent, seconds, utc
 
 LEAST_SECONDS, LEAST_SHARE = 1.0, 0.001
 """The least that an advice saves: seconds, and as a share of the job's time."""
@@ -38,7 +39,7 @@ class Advice:
 
 def advice(job: Job) -> list[Advice]:
     """What would have helped, the greatest first."""
-    makers = (_spare, _checkpoint, _hang, _nodes, _data, _saves, _slow)
+    makers = (_own_error, _spare, _checkpoint, _hang, _nodes, _held_up, _slow)
     found = [each for maker in makers for each in maker(job)]
     least = max(LEAST_SECONDS, LEAST_SHARE * job.duration)
     return sorted((each for each in found if each.saves >= least), key=lambda each: -each.saves)
@@ -64,6 +65,30 @@ def _account(job: Job, cause: str) -> str:
     return f"{cause} / the time of all members: {seconds(spent)} / {seconds(job.wall)} = {percent(job.share(cause))}"
 
 
+def _own_error(job: Job) -> Iterator[Advice]:
+    """The job failed on an error of its script that restarts had not removed."""
+    errors = [(case.fault, _error(case)) for case in job.cases]
+    last = errors[-1][1] if errors and job.status.phase == "failed" else ""
+    if not last or job.until is None:
+        return
+    alike = [fault for fault, error in errors if error == last]
+    after = job.until - alike[0].at
+    yield Advice(
+        f"Without restarts the job would have failed {seconds(after)} sooner: it ended with {last}, which occurred "
+        f"{counted(len(alike), 'time')}. Restarts do not mend an error of the script; a rule can fail the job at once.",
+        f"from the first time, {utc(alike[0].at)}, to the end: {seconds(after)}",
+        "docs/how-to/rules.md",
+        after,
+    )
+
+
+def _error(case: Case) -> str:
+    """`ValueError: no such file (train.py:12 main)` of the rank that caused the fault, else nothing."""
+    exits = (each for each in case.fault.evidence if each.what == "exit" and not each.sentence.endswith(EFFECT))
+    first = next((each for each in exits if each.error), None)
+    return "" if first is None else f"{first.error} ({first.frame})" if first.frame else first.error
+
+
 def _spare(job: Job) -> Iterator[Advice]:
     waits = _stage(job, "wait")
     if waits:
@@ -86,6 +111,15 @@ def _checkpoint(job: Job) -> Iterator[Advice]:
     saves = [event.at for event in job.events if event.kind == "CheckpointSaved"]
     often = f" It saved about every {seconds((saves[-1] - saves[0]) / (len(saves) - 1))}." if len(saves) > 1 else ""
     gain = repeated / 2 - stall
+    if not saves and not stall and job.status.replicated_step is None and not _stage(job, "load"):
+        yield Advice(
+            f"Checkpoints would have saved up to {seconds(repeated)}, the time in which steps were repeated: no save "
+            "of the script was seen.",
+            how,
+            "docs/concepts/checkpoints.md",
+            repeated,
+        )
+        return
     if job.status.replicated_step is None:
         yield Advice(
             f"Checkpoints in memory would have saved up to {seconds(repeated)}, the time in which steps were repeated: "
@@ -107,7 +141,7 @@ def _checkpoint(job: Job) -> Iterator[Advice]:
 
 def _hang(job: Job) -> Iterator[Advice]:
     found = [case.fault for case in job.cases if case.fault.kind == "HangDetected"]
-    waited = [each for each in found if each.stages.get("detect", 0.0) >= _limit(each.reason)]
+    waited = [each for each in found if _waited(each.reason, each.stages.get("detect"))]
     if found and not waited:
         return
     hangs = [each.stages["detect"] for each in waited if each.stages.get("detect")]
@@ -125,10 +159,10 @@ def _hang(job: Job) -> Iterator[Advice]:
         )
 
 
-def _limit(reason: str) -> float:
-    """The limit in seconds that the reason of a hang names, else 0. One that was found earlier did not wait for it."""
+def _waited(reason: str, detect: float | None) -> bool:
+    """Whether a hang was found only when its limit, which the reason names, was over."""
     found = LIMIT.search(reason)
-    return float(found[1].replace(",", "")) if found else 0.0
+    return found is not None and (detect is None or detect >= float(found[1].replace(",", "")))
 
 
 def _nodes(job: Job) -> Iterator[Advice]:
@@ -151,37 +185,34 @@ def _nodes(job: Job) -> Iterator[Advice]:
             )
 
 
-def _data(job: Job) -> Iterator[Advice]:
-    if job.share("data_wait") >= NOTABLE:
-        spent = job.each("data_wait")
-        yield Advice(
-            f"Faster data loading would have saved up to {seconds(spent)}: the members waited for batches for "
-            f"{percent(job.share('data_wait'))} of their time. More workers of the DataLoader, or nearer data, help.",
-            _account(job, "data_wait"),
-            "docs/concepts/time.md",
-            spent,
-        )
+HELD_UP: Final = (
+    ("data_wait", "Faster data loading", "the members waited for batches", "docs/concepts/time.md",
+     " More workers of the DataLoader, or nearer data, help."),
+    ("checkpoint_stall", "Saves in the background", "saves held up training", "docs/how-to/memory-checkpoints.md", ""),
+)  # fmt: skip
+"""Causes whose share alone is worth an advice: what helps, what happened, the page, and more words."""
 
 
-def _saves(job: Job) -> Iterator[Advice]:
-    if job.share("checkpoint_stall") >= NOTABLE:
-        spent = job.each("checkpoint_stall")
-        yield Advice(
-            f"Saves in the background would have saved up to {seconds(spent)}: saves held up training for "
-            f"{percent(job.share('checkpoint_stall'))} of the members' time.",
-            _account(job, "checkpoint_stall"),
-            "docs/how-to/memory-checkpoints.md",
-            spent,
-        )
+def _held_up(job: Job) -> Iterator[Advice]:
+    for cause, help_, happened, page, more in HELD_UP:
+        if job.share(cause) >= NOTABLE:
+            yield Advice(
+                f"{help_} would have saved up to {seconds(job.each(cause))}: {happened} for "
+                f"{percent(job.share(cause))} of the members' time.{more}",
+                _account(job, cause),
+                page,
+                job.each(cause),
+            )
 
 
 def _slow(job: Job) -> Iterator[Advice]:
     spent = job.each("slow_member")
     if job.share("slow_member") >= NOTABLE or job.status.stragglers:
         named = "; ".join(each.reason or each.member for each in job.status.stragglers[:3])
+        when = "at its end" if job.status.phase in OVER else "now"
         yield Advice(
             f"Without the slow member the job would have saved up to {seconds(spent)}: it held up the others for "
-            f"{percent(job.share('slow_member'))} of their time.{f' Slow now: {named}' if named else ''}",
+            f"{percent(job.share('slow_member'))} of their time.{f' Slow {when}: {named}' if named else ''}",
             _account(job, "slow_member"),
             "docs/how-to/stragglers.md",
             spent,

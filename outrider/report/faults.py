@@ -215,5 +215,5 @@ def _verdict(job: Job, fault: Fault) -> str:
         what = next(piece.what for piece in stages(known) if piece.name == slowest)
         lost += f" The longest stage was {slowest} ({what}): {seconds(known[slowest])}."
     if fault.cost:
-        lost += f" All members together spent {seconds(sum(fault.cost.values()))} without a new step."
+        lost += f" Added up over all members, that is {seconds(sum(fault.cost.values()))} without a new step."
     return lost

@@ -75,11 +75,12 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
 
 
 def _quiet(state: State, watch: Watch) -> str:
-    """`No rank of generation 1.2 has completed a step for 61 s`."""
+    """`No rank of generation 1.2 has completed a step for 61 s (limit 60 s)`; without a limit that is not reached."""
     phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
-    since = watch.began if not watch.step else watch.stepped_at
-    doing = "" if phase == STEP else f" (phase {phase}, limit {seconds(limit)})"
-    return f"No rank of generation {watch.generation} has completed a step for {seconds(state.now - since)}{doing}"
+    quiet = state.now - (watch.began if not watch.step else watch.stepped_at)
+    known = [f"phase {phase}"] * (phase != STEP) + [f"limit {seconds(limit)}"] * (phase != STEP or quiet >= limit)
+    doing = f" ({', '.join(known)})" if known else ""
+    return f"No rank of generation {watch.generation} has completed a step for {seconds(quiet)}{doing}"
 
 
 def advance(state: State) -> None:

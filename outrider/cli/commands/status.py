@@ -6,9 +6,11 @@ For a job of a cluster it shows only the measurements and decisions of automatic
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,11 +19,26 @@ from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
 from outrider.cli.kube import job as kube_job
 from outrider.cli.plotting.curve import scaling_of, shown
-from outrider.cli.tables import columns, console
-from outrider.cli.text import STYLES, costs, local_time, percent, plural, printable, seconds
+from outrider.cli.tables import UNBOUNDED, columns, console
+from outrider.cli.text import STYLES, local_time, percent, plural, printable, seconds, time_account
 from outrider.master.core.scaling import log_metric_values
 
 FAULTS_SHOWN, DATA_SHOWN = 10, 5
+MEMBER_COLUMNS: dict[str, Callable[[dict[str, Any]], str | Text]] = {
+    "member": lambda member: member["id"],
+    "rank index": lambda member: "-" if member["rank_index"] is None else str(member["rank_index"]),
+    "state": lambda member: _coloured(member["state"]),
+    "mode": lambda member: member["mode"] or "-",
+    "step": lambda member: f"{member['step']:,}",
+    "cpu": lambda member: f"{member['cpu']:.2f}",
+    "MiB": lambda member: f"{member['memory_mib']:,.0f}",
+    "gpus": lambda member: str(member["gpus"]),
+    "sidecar": lambda member: _pids(member, "sidecar"),
+    "trainer": lambda member: _pids(member, "trainer"),
+    "workers": lambda member: _pids(member, "workers"),
+}
+MISSED_FIRST = ("workers", "trainer", "sidecar", "gpus", "mode", "rank index", "MiB", "cpu")
+"""The columns that a narrow terminal does not show, the first first."""
 
 
 @click.command()
@@ -96,12 +113,12 @@ def _show(document: dict[str, Any]) -> None:
     screen.print(_headline(document))
     if document.get("message"):
         screen.print(Text(printable(document["message"])))
-    if spent := costs(document):
-        screen.print(Text(f"time not spent on new steps: {spent}", style="dim"))
+    if spent := time_account(document):
+        screen.print(Text(f"time account: {spent}", style="dim"))
     if document.get("seats"):
         screen.print(_seats(document["seats"]))
     if document["members"]:
-        screen.print(_members(document["members"]))
+        screen.print(_members(document["members"], screen))
     for mode, why in sorted(_modes(document).items()):
         screen.print(Text(f"{mode}: {why}", style="dim"))
     if document.get("node_check"):
@@ -136,31 +153,27 @@ def _headline(document: dict[str, Any]) -> Text:
     return line
 
 
+def _pids(member: dict[str, Any], of: str) -> str:
+    found = member.get("pids", {}).get(of)
+    return (" ".join(map(str, found)) if isinstance(found, list | tuple) else str(found or "")) or "-"
+
+
 def _modes(document: dict[str, Any]) -> dict[str, str]:
     """The reason for each supervision mode, once for all members with this mode."""
     return {member["mode"]: member["mode_reason"] for member in document["members"] if member.get("mode_reason")}
 
 
-def _members(members: list[dict[str, Any]]) -> Table:
-    table = columns(
-        "member", "rank index", "state", "mode", "step", "cpu", "MiB", "gpus", "sidecar", "trainer", "workers"
-    )
-    for member in members:
-        pids = member.get("pids", {})
-        table.add_row(
-            member["id"],
-            "-" if member["rank_index"] is None else str(member["rank_index"]),
-            _coloured(member["state"]),
-            member["mode"] or "-",
-            f"{member['step']:,}",
-            f"{member['cpu']:.2f}",
-            f"{member['memory_mib']:,.0f}",
-            str(member["gpus"]),
-            str(pids.get("sidecar") or "-"),
-            str(pids.get("trainer") or "-"),
-            " ".join(map(str, pids.get("workers", ()))) or "-",
-        )
-    return table
+def _members(members: list[dict[str, Any]], screen: Console) -> Table:
+    """A row for each member, without as many of the columns that can be missed as do not fit the terminal."""
+    missed, unbounded = list(reversed(MISSED_FIRST)), screen.options.update(max_width=UNBOUNDED)
+    while True:
+        shown = [name for name in MEMBER_COLUMNS if name not in MISSED_FIRST or name in missed]
+        table = columns(*shown)
+        for member in members:
+            table.add_row(*(MEMBER_COLUMNS[name](member) for name in shown))
+        if not missed or screen.measure(table, options=unbounded).maximum <= screen.width:
+            return table
+        missed.pop()
 
 
 def _seats(seats: list[dict[str, Any]]) -> Table:

@@ -138,9 +138,9 @@ def time_account(status: Document) -> str:
     if not isinstance(account, dict):
         return ""
     spent = sorted(((_number(each), printable(cause)) for cause, each in account.items()), reverse=True)
-    shown = [f"{cause.replace('_', ' ')} {seconds(each)}" for each, cause in spent if each > 0]
+    shown = [f"{cause} {seconds(each)}" for each, cause in spent if each > 0]
     more = [f"{len(shown) - CAUSES} more"] if len(shown) > CAUSES else []
-    return f"time of all members: {', '.join([*shown[:CAUSES], *more])}" if shown else ""
+    return f"time account: {', '.join([*shown[:CAUSES], *more])}" if shown else ""
 
 
 def _body(seen: Seen, view: View, width: int, rows: int, marked: bool) -> list[Text]:

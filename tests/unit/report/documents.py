@@ -55,7 +55,8 @@ def hang(seconds: float, ranks: int = 8, culprit: int = 3) -> dict[str, Any]:
         for rank in range(ranks)
     ]  # fmt: skip
     reason = (
-        f"Rank {culprit} on worker-{culprit} (node node-{culprit}) has not called ALLREDUCE 812; 7 ranks wait in it."
+        f"No rank of generation 1.1 has completed a step for 60 s (limit 60 s): rank {culprit} on worker-{culprit} "
+        f"(node node-{culprit}) has not called ALLREDUCE 812; 7 ranks wait in it."
     )
     stages = STAGES | {"detect": 60.2, "wait": 0.0}
     return fault(seconds, culprit, "HangDetected", evidence=evidence, reason=reason, stages=stages,

@@ -79,6 +79,28 @@ def test_a_hang_that_was_found_before_its_limit_would_not_be_found_sooner_with_h
     assert of(quiet(), part(8, [early, hang(2000.0)]))["hangs.md"].how.startswith("stage detect of hangs: 1 min 00 s;")
 
 
+def test_a_hang_that_a_look_found_did_not_wait_for_a_limit() -> None:
+    early = hang(1000.0) | {"reason": "No rank of generation 1.1 has completed a step for 12 s: rank 1 is stopped."}
+    assert "hangs.md" not in of(quiet(hang=60.0), part(8, [early]))
+
+
+def test_restarts_after_an_error_of_the_script_are_counted_if_the_job_failed_on_it() -> None:
+    faults = [fault(1000.0 * n, seconds_lost=None, stages={}) for n in (1, 2, 3)]
+    found = of(quiet() | {"phase": "failed"}, part(4, faults))["rules.md"]
+    assert found.what.startswith(
+        "Without restarts the job would have failed 50 min 00 s sooner: it ended with RuntimeError: CUDA error "
+        "(train.py:61 in main), which occurred 3 times."
+    )
+    assert "rules.md" not in of(quiet() | {"phase": "succeeded"}, part(4, faults))
+
+
+def test_a_job_that_saves_nothing_is_advised_to_save() -> None:
+    faults = [fault(1000.0, stages=without("wait", "load") | {"new_step": 40.0})]
+    found = of(quiet(), part(4, faults))
+    assert list(found) == ["checkpoints.md"]
+    assert found["checkpoints.md"].what.endswith("no save of the script was seen.")
+
+
 def test_a_node_with_two_faults_is_named_if_there_is_another() -> None:
     faults = [fault(500.0 * n, 2, stages=without("wait", "new_step"), seconds_lost=10.0) for n in (1, 2, 3)]
     found = of(quiet(), part(4, [*faults, fault(3000.0, 1, stages=without("wait", "new_step"))]))["node-check.md"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from outrider.cli.commands.events import followed
+from outrider.cli.commands.status import _members
 from tests.unit.cli.conftest import document
 
 EVENTS: list[dict[str, Any]] = [
@@ -52,6 +55,18 @@ def test_several_running_jobs_are_listed(running_job: Any, outrider: Any) -> Non
     listed = json.loads(outrider("status", "--json").stdout)
     assert [each["job"] for each in listed["jobs"]] == ["one", "two"]
     assert "1,240" in outrider("status").stdout
+
+
+def test_a_narrow_terminal_shows_the_columns_that_matter_most() -> None:
+    members = [{"id": f"worker-{n}", "rank_index": n, "state": "running", "mode": "template", "step": 1240,
+                "cpu": 0.5, "memory_mib": 812.0, "gpus": 0, "pids": {"sidecar": 11, "trainer": 12, "workers": [13, 14]}}
+               for n in range(2)]  # fmt: skip
+    for width, last in ((40, "MiB"), (120, "workers")):
+        screen = Console(width=width, file=io.StringIO())
+        screen.print(_members(members, screen))
+        head, *rows = screen.file.getvalue().splitlines()
+        assert head.split()[-1] == last
+        assert [row.split()[0] for row in rows] == ["worker-0", "worker-1"]
 
 
 def test_the_table_shows_members_and_faults(running_job: Any, outrider: Any) -> None:

@@ -43,9 +43,9 @@ def test_a_job_is_one_sentence_with_its_members_faults_and_events() -> None:
 
 def test_where_the_time_went_is_shown_if_the_status_has_it() -> None:
     spent = {"training": 3600, "restarting": 40.5, "waiting_for_pods": 61, "hang": 5, "check": 1, "none": 0, "bad": "x"}
-    account = "training 1 h 00 m 00 s, waiting for pods 1 m 01 s, restarting 40.50 s, hang 5.00 s, 1 more"
-    assert f"time of all members: {account}" in shown(seen(time=spent), view(), 200)
-    assert "time of" not in shown(seen(time=None), view())
+    account = "training 1 h 00 m 00 s, waiting_for_pods 1 m 01 s, restarting 40.50 s, hang 5.00 s, 1 more"
+    assert f"time account: {account}" in shown(seen(time=spent), view(), 200)
+    assert "time account" not in shown(seen(time=None), view())
 
 
 def test_an_ended_job_says_how_it_ended() -> None:
