@@ -78,8 +78,8 @@ def job_of(sources: Sources, now: float) -> Job:
     cases = history.cases_of(status, parts, events, notes)
     if not parts:
         notes.append(
-            "There is no history of this job: an older release ran it, it is a job with parameter servers, or it ended "
-            "before one was written. The report has what the status has."
+            "There is no history of this job: an older release ran it, it was only observed, or it ended before one "
+            "was written. The report has what the status has."
         )
     times = [at for at in (*(event.at for event in events), *(case.fault.at for case in cases)) if at > 0]
     began = timeline.began if timeline.began > 0 else min(times, default=None)

@@ -35,24 +35,40 @@ def flush(state: State) -> None:
 
 
 def part(state: State, now: float) -> dict[str, Any]:
-    offset, history = state.unix_offset, state.history
+    return head(state) | rows(state, now, most_spans=MOST_SPANS) | {"samples": _samples(state, now)}
+
+
+def head(state: State) -> dict[str, Any]:
+    """The part without what happened in it."""
+    offset = state.unix_offset
     return {
         "version": 1,
         "job": str(state.spec.name),
         "term": state.term,
         "began_at": round(state.began_at + offset, 3),
         "since": round(state.began_now + offset, 3),
-        "until": round(now + offset, 3),
+        "until": round(state.now + offset, 3),
         "causes": list(causes.CAUSES),
-        "tracks": _tracks(state, now),
+    }
+
+
+def rows(state: State, now: float, *, most_spans: int) -> dict[str, Any]:
+    """What happened, as lists."""
+    offset, history = state.unix_offset, state.history
+    return {
+        "tracks": _tracks(state, now, most_spans),
         "generations": [[_ds(state, at), name, members, ranks] for at, name, members, ranks in history.generations],
         "holders": [[_ds(state, at), index, member, node] for at, index, member, node in history.holders],
         "faults": [_fault(state, case, after) for case, after in zip_longest(history.cases, [*history.cases][1:])],
         "events": [[round(each.at + offset, 3), each.kind, each.severity, each.member, each.sentence[:SENTENCE]]
                    for each in history.said],
-        "samples": [[round(each.at + offset, 1), round(each.productive, 1), round(each.wall, 1)]
-                    for each in state.account.samples] + [_sample(state, now)],
     }  # fmt: skip
+
+
+def _samples(state: State, now: float) -> list[list[float]]:
+    kept = [[round(each.at + state.unix_offset, 1), round(each.productive, 1), round(each.wall, 1)]
+            for each in state.account.samples]  # fmt: skip
+    return [*kept, _sample(state, now)]
 
 
 def _sample(state: State, now: float) -> list[float]:
@@ -67,13 +83,13 @@ def _ds(state: State, at: float) -> int:
 
 
 # -- spans --------------------------------------------------------------------------------------------------------
-def _tracks(state: State, now: float) -> list[dict[str, Any]]:
+def _tracks(state: State, now: float, most_spans: int) -> list[dict[str, Any]]:
     """The spans of each rank index; neighbours that did the same at the same time share a row."""
     quantum = 1 if len(state.history.tracks) <= MANY else 5
     while True:
-        rows = _rows(state, now, quantum)
-        if sum(len(row["spans"]) for row in rows) <= MOST_SPANS:
-            return rows
+        found = _rows(state, now, quantum)
+        if sum(len(row["spans"]) for row in found) <= most_spans:
+            return found
         quantum *= 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from outrider.master.core.spec import WORKER, JobSpec
 from outrider.master.core.state.budgets import Budget
 from outrider.master.core.state.crowd import Crowd
 from outrider.master.core.state.hangs import Collection
+from outrider.master.core.state.history import EVENTS, Said
 from outrider.master.core.state.job import ENDED, GATHERING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.timers import Deadlines
@@ -160,6 +162,11 @@ class PsState:
     """When the last step ended of any task whose steps show that the others should make some too."""
     late: set[Key] = field(default_factory=set)
     """Workers that have made no first step in time, while no other task trained."""
+    said: deque[Said] = field(default_factory=lambda: deque(maxlen=EVENTS))
+    """The Events about the job as a whole."""
+    history_wanted: bool = False
+    """Whether a task would have written its history since it was written last."""
+    history_at: float = float("-inf")
     actions: list[Action] = field(default_factory=list)
 
     @property
@@ -178,6 +185,7 @@ class PsState:
     def announce(self, kind: str, reason: str, *, warning: bool = False) -> None:
         """Emits an Event about the job as a whole."""
         severity = "warning" if warning else "normal"
+        self.said.append(Said(self.now, kind, severity, None, reason))
         self.actions.append(Announce(kind, reason, self.generation, None, severity))
 
 

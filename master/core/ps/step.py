@@ -36,6 +36,7 @@ from outrider.master.core.events import (
 from outrider.master.core.generation import observe_only
 from outrider.master.core.ps import (
     chief_drain,
+    history,
     ps_failover,
     ps_migration,
     session_saver,
@@ -75,6 +76,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
             stalled_workers.advance(job)
         ps_job_end.advance(job)
         ps_status_batch.flush(job)
+        history.flush(job)
         tally.settle(job)
     actions, job.actions = job.actions, []
     return observe_only.filtered(job, actions)

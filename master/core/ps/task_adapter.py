@@ -64,6 +64,7 @@ def _passed(job: PsState, task: Task, action: Action) -> Action | None:
             job.save_due = job.save_due or task.state.stage == COMMITTING
             return None
         case SaveHistory():
+            job.history_wanted = True
             return None
         case Announce(kind=kind) if kind in OF_THE_JOB:
             return None
