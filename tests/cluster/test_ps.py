@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from outrider.cli.report_files import of_cluster
+from outrider.report.job import job_of
 from tests.cluster import held_out
 from tests.cluster.cluster import IMAGE as WITHOUT_TENSORFLOW
 from tests.cluster.cluster import LONG, until
@@ -60,6 +62,7 @@ def test_a_job_with_two_parameter_servers(make_ps: MakePs, subtests: pytest.Subt
         begun(make_ps),
         a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it,
         a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint,
+        its_report_has_the_loss_of_both,
     )
 
 
@@ -87,6 +90,14 @@ def a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
     all_go_on_from(saved, job)
     del before[job.pod("ps-0")]
     assert job.keeps(before), "nobody else was replaced, and no container restarted"
+
+
+def its_report_has_the_loss_of_both(job: PsClusterJob) -> None:
+    def faults() -> set[str | None]:
+        read = job_of(of_cluster(job.name, job.namespace), time.time())
+        return {case.fault.member for case in read.cases if case.is_recorded} if len(read.timeline.rows) else set()
+
+    until(lambda: faults() >= {"worker-0", "ps-0"}, lambda: f"{faults()} {job.story()}")
 
 
 def all_go_on_from(saved: int, job: PsClusterJob) -> None:
