@@ -74,6 +74,7 @@ _OF_KIND = {
         member.Member.refusal membership.Membership.in_the_way scaling.Metrics.problem scaling.Metrics.reported
         scaling.Scaling.by_hand scaling.Scaling.message state.PsState.description state.PsState.descriptions
         state.PsState.message state.PsState.would stragglers.Comparison.problems history.Said.sentence
+        history.RuleLine.line
     """,
     TEXT: """
         checkpoints.DataNote.kind checkpoints.DataNote.sentence counters.Counters.checkpoints counters.Counters.events

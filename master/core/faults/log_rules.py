@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from outrider.master.core.faults import failure_policy, pod_replacement, recovery
 from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.history import notes
 from outrider.master.core.scaling import log_metrics
 from outrider.master.core.spec import FAIL, RESTART
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
@@ -37,6 +38,8 @@ def follow(state: State, member: Member, match: LineMatched) -> None:
     if state.is_over or member.deleting or match.pattern in state.rules.dropped_patterns:
         return
     action, why = failure_policy.of_line(state, member, match)
+    if action:
+        notes.line(state, member, match)
     reason = f"{failure_policy.line(member, match)}: {why}"
     if action == FAIL:
         generation_job_end.fail(state, CODE, f"{reason}.")

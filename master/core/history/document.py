@@ -10,7 +10,7 @@ from outrider.master.core.actions import SaveHistory
 from outrider.master.core.history import tracks
 from outrider.master.core.state.generation import Failure
 from outrider.master.core.state.hangs import Call, RankEvidence
-from outrider.master.core.state.history import Case
+from outrider.master.core.state.history import Case, RuleLine
 from outrider.master.core.state.job import ENDED, State
 
 SOON, ROUTINE = 10.0, 600.0
@@ -126,7 +126,7 @@ def _fault(state: State, case: Case, after: Case | None) -> dict[str, Any]:
         "generation": str(fault.generation),
         "reason": fault.reason[:SENTENCE],
         "pod": {"phase": phase, "reason": reason[:SENTENCE], "exit_code": exit_code},
-        "evidence": [*map(_exit, case.failures), *map(_rank, case.evidence)],
+        "evidence": [*map(_exit, case.failures), *map(_rank, case.evidence), *map(_line, case.lines)],
         "decisions": _decisions(state, case, state.now if after is None else after.began_at),
         "stages": fault.stages,
         "seconds_lost": None if fault.seconds_lost is None else round(fault.seconds_lost, 3),
@@ -169,6 +169,10 @@ def _rank(row: RankEvidence) -> dict[str, Any]:
         "stack": [frame[:SENTENCE] for frame in row.stack[:FRAMES]],
         "collective": "" if last is None else _collective(last),
     }
+
+
+def _line(row: RuleLine) -> dict[str, Any]:
+    return {"what": "line", "member": str(row.member), "rank": row.rank, "line": row.line[:SENTENCE]}
 
 
 def _collective(call: Call) -> str:

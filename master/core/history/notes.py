@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from outrider.master.core.account import causes, goodput
 from outrider.master.core.state.hangs import RankEvidence
-from outrider.master.core.state.history import Case
+from outrider.master.core.state.history import Case, RuleLine
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.occurrences import FaultNoted, GenerationStarted
 from outrider.wire.ids import MemberId
+from outrider.wire.messages.log_lines import LineMatched
 
 FAILURES, RANKS = 8, 16
 """The most exits and ranks of a hang that are kept of one fault."""
+RECENT = 60.0
+"""Seconds before a fault within which a matched line is evidence for it."""
 
 
 def fault(state: State, _noted: FaultNoted) -> None:
@@ -31,6 +34,7 @@ def fault(state: State, _noted: FaultNoted) -> None:
 def _case(state: State) -> Case:
     found = state.faults.noted[-1]
     case = Case(found, state.now, None, (), found.node, state.progress.high_step, goodput.settled(state))
+    case.lines = tuple(each for each in state.history.lines if each.at > state.now - RECENT)
     if found.kind == "HangDetected":
         case.evidence = state.history.looked
     return case
@@ -51,6 +55,11 @@ def looked(state: State, evidence: list[RankEvidence]) -> None:
     """Notes what the ranks of a generation do that may hang: those that are stopped or say nothing first."""
     ordered = sorted(evidence, key=lambda each: (not each.process, not each.is_mute, each.rank))
     state.history.looked = tuple(ordered[:RANKS])
+
+
+def line(state: State, member: Member, match: LineMatched) -> None:
+    """Notes a line that a rule of the user has matched."""
+    state.history.lines.append(RuleLine(state.now, member.id, match.rank, match.line))
 
 
 def generation(state: State, _started: GenerationStarted) -> None:

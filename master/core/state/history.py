@@ -9,10 +9,10 @@ from typing import NamedTuple
 from outrider.master.core.state.durability import transient
 from outrider.master.core.state.generation import Failure, Fault
 from outrider.master.core.state.hangs import RankEvidence
-from outrider.wire.ids import RankIndex
+from outrider.wire.ids import MemberId, RankIndex
 
-CASES, EVENTS, GENERATIONS, HOLDERS = 60, 400, 400, 2000
-"""The most faults, events, generations and changes of members that are kept, the newest of each."""
+CASES, EVENTS, GENERATIONS, HOLDERS, LINES = 60, 400, 400, 2000, 8
+"""The most faults, events, generations, changes of members and matched lines that are kept, the newest of each."""
 
 
 QUIET = ("GenerationStarted", "MemberReady", "MemberCreated", "CheckpointSaved", "MemberSucceeded")
@@ -27,6 +27,15 @@ class Track:
     end: float = 0.0
     shortest: float = 0.1
     """Seconds below which a span is merged into the one before it; it grows with the number of spans."""
+
+
+class RuleLine(NamedTuple):
+    """A line that a rule of the user has matched."""
+
+    at: float
+    member: MemberId
+    rank: int
+    line: str
 
 
 @dataclass(slots=True)
@@ -46,6 +55,8 @@ class Case:
     failures: tuple[Failure, ...] = ()
     evidence: tuple[RankEvidence, ...] = ()
     """What the ranks of a hang were doing."""
+    lines: tuple[RuleLine, ...] = ()
+    """The lines before it that the user's rules have matched."""
     recovered_at: float | None = None
     cost: dict[str, float] = field(default_factory=dict)
     """The seconds of all members by cause from the fault to the first new step."""
@@ -68,6 +79,7 @@ class History:
     holders: deque[tuple[float, RankIndex, str, str]] = transient(lambda: deque(maxlen=HOLDERS))
     cases: deque[Case] = transient(lambda: deque(maxlen=CASES))
     said: deque[Said] = transient(lambda: deque(maxlen=EVENTS))
+    lines: deque[RuleLine] = transient(lambda: deque(maxlen=LINES))
     looked: tuple[RankEvidence, ...] = transient(())
     """What the ranks did at the last look at a generation that may hang."""
     is_new: bool = transient(False)

@@ -7,6 +7,7 @@ from itertools import count
 
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import SpecChanged
+from outrider.master.core.history import document
 from outrider.master.core.spec import Rule
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
@@ -51,6 +52,16 @@ def test_a_member_is_replaced_for_a_line_and_the_reason_names_rule_rank_and_line
         'logPattern "uncorrectable ECC".'
     ]
     assert play.restarts_used() == 0
+
+
+def test_the_line_is_evidence_in_the_history() -> None:
+    play = running(3, rules=(rule("replace"),))
+    writes(play, "worker-1")
+    play.until_next(3)
+    (fault,) = document.part(play.state, play.now)["faults"]
+    assert {"what": "line", "member": "worker-1", "rank": 1, "line": "CUDA: uncorrectable ECC error"} in fault[
+        "evidence"
+    ]
 
 
 def test_new_pods_avoid_its_node_if_the_rule_requires_it() -> None:
