@@ -15,6 +15,7 @@ def contents(job: str, namespace: str | None, system: str, account: str | None) 
     made.left_out += found.missing
     if found.recording:
         made.members[archive.RECORDING] = found.recording
+        made.note_earlier((found.job.get("status") or {}).get("generation"))
     made.add(archive.ELASTICJOB, documents.elastic_job(found.job, made.scrubber))
     made.add_events(documents.event_of_the_cluster(each, made.scrubber) for each in found.events)
     made.add(archive.VERSIONS, local.versions())

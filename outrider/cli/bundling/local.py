@@ -53,6 +53,13 @@ class Contents:
         else:
             self.left_out.append(missing)
 
+    def note_earlier(self, generation: object) -> None:
+        """Names the masters before the one of a generation such as `3.1`: a recording is only of the last one."""
+        term = str(generation).partition(".")[0]
+        if archive.RECORDING in self.members and term.isdecimal() and int(term) > 1:
+            which = "master 1" if term == "2" else f"masters 1 to {int(term) - 1}"
+            self.left_out.append(f"no recording of {which}: each master begins a new one")
+
 
 def contents(job: str, with_logs: bool) -> Contents:
     """Everything that is there. A part that cannot be read is left out, with a sentence about it."""
@@ -61,7 +68,9 @@ def contents(job: str, with_logs: bool) -> Contents:
     if body := _packed(folder / recorder.FAILED):
         made.members[archive.FAILED] = body
     try:
-        made.add(archive.STATUS, documents.status(status_of(job), made.scrubber))
+        status = status_of(job)
+        made.add(archive.STATUS, documents.status(status, made.scrubber))
+        made.note_earlier(status.get("generation"))
     except UserError as missing:
         made.left_out.append(missing.message)
     made.add_events(documents.event(line, made.scrubber, with_reason=with_logs) for line in saved_events(job))

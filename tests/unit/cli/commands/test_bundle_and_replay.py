@@ -55,6 +55,15 @@ def test_an_ended_job_is_bundled_from_its_folder(
     assert "must be a new file" in again.output
 
 
+def test_recordings_of_earlier_masters_are_named_as_missing(
+    ended_job: Callable[..., Path], tmp_path: Path, recording: bytes
+) -> None:
+    folder = ended_job(phase="succeeded", generation="3.1")
+    (folder / recorder.FILE).write_bytes(gzip.compress(recording))
+    done = outrider("bundle", "digits", "-o", tmp_path / "b.tar.gz")
+    assert "left out: no recording of masters 1 to 2: each master begins a new one" in done.output
+
+
 def test_a_job_whose_master_was_killed_has_a_bundle_without_a_replay(
     ended_job: Callable[..., Path], tmp_path: Path
 ) -> None:
