@@ -10,7 +10,9 @@ from typing import Any
 from outrider.master.core import step as core_step
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Event, LeaseLost, LeaseRegained
+from outrider.master.core.history import document as history_document
 from outrider.master.core.placement import admission as placement_admission
+from outrider.master.core.ps import history as ps_history
 from outrider.master.core.ps import status as ps_status
 from outrider.master.core.ps import step as ps_step
 from outrider.master.core.ps.state import CHIEF, PsState
@@ -67,6 +69,13 @@ def check(job: Job) -> None:
 def document(job: Job, now: float) -> dict[str, Any]:
     """The status document that users read."""
     return ps_status.document(job, now) if isinstance(job, PsState) else status_document.document(job, now)
+
+
+def history(job: Job, now: float) -> dict[str, Any]:
+    """The part of the history that this master has seen, up to now; empty before the job has begun."""
+    if isinstance(job, PsState) and not job.tasks:
+        return {}
+    return ps_history.part(job, now) if isinstance(job, PsState) else history_document.part(job, now)
 
 
 def parts(job: Job) -> Sequence[State]:

@@ -69,6 +69,7 @@ class Api:
             [
                 web.get("/v1/status", self._status),
                 web.get("/v1/events", self._events),
+                web.get("/v1/history", self._history),
                 web.get("/v1/recording", self._recording),
                 web.post("/v1/scale", self._scale),
                 web.post("/v1/restart", self._restart),
@@ -99,6 +100,9 @@ class Api:
                 await response.write(json.dumps(line).encode() + b"\n")
         await response.write_eof()
         return response
+
+    async def _history(self, request: web.Request) -> web.Response:
+        return web.json_response(job_kinds.history(self._state, self._now()))
 
     async def _recording(self, request: web.Request) -> web.StreamResponse:
         return await recording_response(request, self._journal.taken())

@@ -35,10 +35,11 @@ def flush(state: State) -> None:
 
 
 def part(state: State, now: float) -> dict[str, Any]:
-    return head(state) | rows(state, now, most_spans=MOST_SPANS) | {"samples": _samples(state, now)}
+    happened = rows(state, now, most_spans=MOST_SPANS)
+    return head(state, now) | happened | {"samples": _samples(state, now)}
 
 
-def head(state: State) -> dict[str, Any]:
+def head(state: State, now: float) -> dict[str, Any]:
     """The part without what happened in it."""
     offset = state.unix_offset
     return {
@@ -47,7 +48,7 @@ def head(state: State) -> dict[str, Any]:
         "term": state.term,
         "began_at": round(state.began_at + offset, 3),
         "since": round(state.began_now + offset, 3),
-        "until": round(state.now + offset, 3),
+        "until": round(now + offset, 3),
         "causes": list(causes.CAUSES),
     }
 

@@ -22,22 +22,21 @@ def flush(job: PsState) -> None:
     is_due = job.history_wanted and job.now - job.history_at >= document.SOON
     if job.tasks and job.listed and (is_due or job.stage == ENDED):
         job.history_wanted, job.history_at = False, job.now
-        job.actions.append(SaveHistory(part(job), job.generation, "The history of the job is saved."))
+        job.actions.append(SaveHistory(part(job, job.now), job.generation, "The history of the job is saved."))
 
 
-def part(job: PsState) -> dict[str, Any]:
+def part(job: PsState, now: float) -> dict[str, Any]:
     tasks = [task for role in ROLES for task in job.tasks.values() if task.role == role]
     places = {task.key: place for place, task in enumerate(task for task in tasks if task.trains)}
     most_spans = max(2, document.MOST_SPANS // max(1, len(places)))
     began = min(task.state.began_at for task in tasks)
-    found: dict[str, Any] = document.head(tasks[0].state) | {
+    found: dict[str, Any] = document.head(tasks[0].state, now) | {
         "began_at": round(began + job.unix_offset, 3),
-        "until": round(job.now + job.unix_offset, 3),
         "tracks": [], **{name: [] for name in MOST},
     }  # fmt: skip
     for task in tasks:
         place, later = places.get(task.key), round(10 * (task.state.began_at - began))
-        rows = document.rows(task.state, job.now, most_spans=most_spans)
+        rows = document.rows(task.state, now, most_spans=most_spans)
         found["faults"] += [fault | {"rank_index": place, "ranks": []} for fault in rows["faults"]]
         found["events"] += rows["events"]
         if place is None:

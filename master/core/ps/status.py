@@ -36,6 +36,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         **account_goodput.document([task.state for role in (CHIEF, WORKER) for task in job.of(role)], now),
         "goodput_by_steps": _goodput_by_steps(job, now),
         "replicated_step": None,
+        "checkpoint_saved_at": max((at for each in documents if (at := each["checkpoint_saved_at"])), default=None),
         "message": message(job),
         "exit_code": job.exit_code,
         "modes": dict(sorted(modes.items())),

@@ -81,6 +81,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         **account_goodput.document([state], now),
         "goodput_by_steps": goodput_by_steps(state, now),
         "replicated_step": state.checkpoints.replicated_step,
+        "checkpoint_saved_at": None if (at := state.counters.saved_at) is None else clock(state, at),
         "message": _message(state),
         "exit_code": state.exit_code,
         "modes": _modes(state),
@@ -182,6 +183,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         "memory_limit_mib": round(member.memory_limit / 2**20, 1),
         "node": member.node,
         "gpus": report.gpus if report else 0,
+        **_own_time(state, member),
         **network_report.of_member(state, member),
         "pids": {
             "sidecar": report.sidecar_pid if report and is_here else 0,
@@ -189,6 +191,12 @@ def _member(state: State, member: Member) -> dict[str, Any]:
             "workers": list(report.pids) if report and is_here else [],
         },
     }
+
+
+def _own_time(state: State, member: Member) -> dict[str, float]:
+    """A member's own time of a step beside the others', as the straggler comparison measured them last."""
+    lag = None if state.world is None else state.world.comparison.pace.get(member.id)
+    return {} if lag is None else {"own_seconds": round(lag.own, 4), "others_seconds": round(lag.others, 4)}
 
 
 def _step(state: State, report: Report) -> int:
