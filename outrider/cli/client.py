@@ -51,6 +51,10 @@ class Master:
         """`stacks` or `collectives` of every member: the bodies by member, and the members that did not answer."""
         return self._json("GET", f"/v1/{what}")
 
+    def history(self) -> dict[str, Any]:
+        """The part of the history that this master has seen, up to now (docs/contracts.md §15)."""
+        return self._json("GET", "/v1/history")
+
     def recording(self, most: int, seconds: float = 60.0) -> bytes:
         """The recording of the job's journal; at most `most` bytes of it."""
         connection = _UnixConnection(self._socket, seconds)

@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run a training job on this machine and keep it running.",
     "status": "Show the state of a job.",
     "top": "Show the state of a job as it changes, in the whole terminal.",
+    "dashboard": "Show jobs as a page in the browser, as they change.",
     "events": "Show what happened in a job.",
     "logs": "Show the output of the ranks.",
     "stacks": "Show the Python stack of every rank.",
@@ -36,6 +37,8 @@ COMMANDS = {
     "inject": "Show how the webhook would change a pod, and why.",
 }
 """Every command with its line of help."""
+IN_FOLDERS = ("run", "chaos", "dashboard")
+"""The commands that have a folder of their own."""
 
 
 class _Commands(click.Group):
@@ -45,7 +48,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = f"{cmd_name}.command" if cmd_name in ("run", "chaos") else f"commands.{cmd_name}"
+        module = f"{cmd_name}.command" if cmd_name in IN_FOLDERS else f"commands.{cmd_name}"
         command: click.Command = getattr(importlib.import_module(f"outrider.cli.{module}"), cmd_name)
         return command
 

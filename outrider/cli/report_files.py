@@ -25,12 +25,12 @@ MOST_BYTES = 16 << 20
 """The most bytes of one part, and of the newest events."""
 
 
-def of_folder(job: str) -> Sources:
-    """The documents of a local job. Raises UserError if it has neither a status nor a history."""
+def of_folder(job: str, status: dict[str, Any] | None = None) -> Sources:
+    """The documents of a local job, whose status may be known. Raises UserError without a status and a history."""
     folder, problems = job_dirs.existing(job), list[str]()
     paths = sorted(folder.glob("history-*.json"), key=_term)
     try:
-        status = status_of(job)
+        status = status or status_of(job)
     except UserError as unread:
         if not paths:
             raise

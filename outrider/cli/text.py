@@ -25,6 +25,8 @@ STYLES = {
     "done": "green",
 }
 """Colours of the phases of jobs and of the states of members."""
+OVER = ("succeeded", "failed", "stopped")
+"""The phases of a job that has ended."""
 
 
 def seconds(value: float | None) -> str:
@@ -49,6 +51,31 @@ def time_account(document: Mapping[str, Any], most: int = 5) -> str:
     total = sum(spent.values())
     rows = sorted(((cause != "productive", -took / total, cause) for cause, took in spent.items() if took > 0))
     return ", ".join(f"{cause} {percent(-share)}" for _, share, cause in rows[:most] if -share >= 0.01)
+
+
+def sentence(status: Mapping[str, Any]) -> str:
+    """The job in one sentence."""
+    phase = printable(status.get("phase"))
+    parts = [f"{printable(status.get('job'))} {'has' if phase in OVER else 'is'} {phase}"]
+    if isinstance(code := status.get("exit_code"), int):
+        parts[0] += f" with exit code {code}"
+    if phase == "stopped":
+        parts[0] = parts[0].replace(" has ", " was ", 1)
+    if status.get("generation"):
+        parts.append(f"generation {printable(status['generation'])}")
+    if isinstance(world := status.get("world"), int):
+        parts.append(plural(world, "rank"))
+    parts.append(f"step {'about ' if status.get('step_estimated') else ''}{_number(status.get('step')):,.0f}")
+    parts.append(plural(int(_number(status.get("restarts"))), "restart"))
+    shares = (("goodput", "goodput"), ("last hour", "goodput_1h"), ("last day", "goodput_1d"))
+    parts += [f"{name} {percent(_number(share))}" for name, field in shares if (share := status.get(field)) is not None]
+    if (mtbf := status.get("mtbf_seconds")) is not None:
+        parts.append(f"{seconds(_number(mtbf))} between faults")
+    return ", ".join(parts)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def printable(text: object) -> str:

@@ -25,6 +25,8 @@ from outrider.report.summary import sentences
 EVENTS_SHOWN = 200
 GENERATIONS_SHOWN = 100
 SCRIPTS = ("timeline.js", "page.js")
+SHARED = ("timeline.js", "colours.css")
+"""The files that the dashboard serves too."""
 
 
 def report(sources: Sources, now: float) -> str:

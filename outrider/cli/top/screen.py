@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from outrider.cli.text import STYLES, event_line, event_style, local_time, percent, plural, printable, seconds
+from outrider.cli.text import STYLES, event_line, event_style, local_time, percent, plural, printable, seconds, sentence
 from outrider.cli.top.feed import Seen
 from outrider.cli.top.sources import Document
 from outrider.cli.top.view import EVENTS, HELP, JOB, JOBS, KEYS, MEMBER, STACKS, View, chosen
@@ -25,7 +25,6 @@ CAUSES = 4
 """Causes of lost time that are named."""
 MESSAGE_LINES = 3
 MOST_ROWS = 1 << 30
-ENDED = ("succeeded", "failed", "stopped")
 TEXT_FOOT = "q back  ? help  ↑ ↓ scroll  s stacks  e events"
 FOOT = {JOBS: "q quit  ? help  Enter open", HELP: "q back", **dict.fromkeys((MEMBER, STACKS, EVENTS), TEXT_FOOT)}
 JOB_FOOT = "? help  Enter details  o order  s stacks  e events"
@@ -109,27 +108,6 @@ def _top(seen: Seen, view: View, width: int, now: float) -> list[Text]:
     if account := time_account(status):
         lines += _wrapped(account, width, "dim")[:2]
     return lines
-
-
-def sentence(status: Document) -> str:
-    """The job in one sentence."""
-    phase = printable(status.get("phase"))
-    parts = [f"{printable(status.get('job'))} {'has' if phase in ENDED else 'is'} {phase}"]
-    if isinstance(code := status.get("exit_code"), int):
-        parts[0] += f" with exit code {code}"
-    if phase == "stopped":
-        parts[0] = parts[0].replace(" has ", " was ", 1)
-    if status.get("generation"):
-        parts.append(f"generation {printable(status['generation'])}")
-    if isinstance(world := status.get("world"), int):
-        parts.append(plural(world, "rank"))
-    parts.append(f"step {'about ' if status.get('step_estimated') else ''}{_number(status.get('step')):,.0f}")
-    parts.append(plural(int(_number(status.get("restarts"))), "restart"))
-    shares = (("goodput", "goodput"), ("last hour", "goodput_1h"), ("last day", "goodput_1d"))
-    parts += [f"{name} {percent(_number(share))}" for name, field in shares if (share := status.get(field)) is not None]
-    if (mtbf := status.get("mtbf_seconds")) is not None:
-        parts.append(f"{seconds(_number(mtbf))} between faults")
-    return ", ".join(parts)
 
 
 def time_account(status: Document) -> str:

@@ -1,0 +1,183 @@
+"""Reads the documents of a job for as long as a page shows it, once for all pages, and keeps the newest.
+
+A slow or absent master delays its own job's pages alone, and they are told how old their data are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.cli.dashboard import page
+from outrider.cli.dashboard.sources import Source
+from outrider.cli.errors import UserError
+from outrider.report import drawing
+from outrider.report.job import OVER, Job, job_of
+
+TIMELINE_EVERY = 2.0
+"""Seconds between two readings of the history."""
+SHARE = 4.0
+"""The time between two readings is at least so many times what one takes: a large job costs no whole core."""
+OLD = 5.0
+"""Seconds without an answer after which the page is told."""
+FIRST_EVENTS = 200
+ENDED_EVERY = 10.0
+Message = tuple[str, str]
+"""The name of a server-sent event, and its JSON."""
+
+
+def packed(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(slots=True)
+class Newest:
+    """What is known of a job, as JSON; empty: not yet."""
+
+    job: str = ""
+    timeline: str = ""
+    trouble: str = packed({"sentence": ""})
+    gone: str = ""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """The newest events, oldest first."""
+    read: int = 0
+    """The number of events that have been read."""
+
+
+class JobFeed:
+    """One job. Its readings go on while somebody listens."""
+
+    def __init__(self, source: Source, job: str) -> None:
+        self._source, self._job = source, job
+        self._newest = Newest()
+        self._changed = asyncio.Condition()
+        self._listeners = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._answered = time.monotonic()
+        self._is_over = False
+        self._history: tuple[float, Job | None, list[list[float]]] = (float("-inf"), None, [])
+        self._keys: dict[str, None] = {}
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """What is new, from everything that is known on; ends if the job is gone."""
+        self._listeners += 1
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read())
+        sent, read = {"job": "", "timeline": "", "trouble": "", "gone": ""}, None
+        try:
+            while True:
+                for name, before in sent.items():
+                    text = getattr(self._newest, name)
+                    if text and text != before:
+                        sent[name] = text
+                        yield name, text
+                new = self._newest.read if read is None else self._newest.read - read
+                if new or read is None:
+                    shown = self._newest.events[-min(new, FIRST_EVENTS) :] if new else []
+                    read = self._newest.read
+                    yield "events", packed({"events": shown})
+                if self._newest.gone:
+                    return
+                async with self._changed:
+                    await self._changed.wait()
+        finally:
+            self._listeners -= 1
+
+    async def _read(self) -> None:
+        while self._listeners:
+            begin = time.monotonic()
+            try:
+                late = await asyncio.to_thread(self._once)
+                self._newest.trouble = packed({"sentence": late})
+                if not late:
+                    self._answered = time.monotonic()
+            except UserError as error:
+                self._trouble(error.message)
+            async with self._changed:
+                self._changed.notify_all()
+            took = time.monotonic() - begin
+            every = ENDED_EVERY if self._is_over else self._source.every
+            await asyncio.sleep(max(every, SHARE * took))
+
+    def _trouble(self, why: str) -> None:
+        age = time.monotonic() - self._answered
+        if self._newest.job:
+            self._newest.trouble = packed({"sentence": f"As of {max(age, 0):.0f} s ago: {why}."})
+        else:
+            self._newest.gone = packed({"sentence": f"{why}."})
+
+    # -- on a thread ------------------------------------------------------------------------------------------------
+    def _once(self) -> str:
+        """Reads everything once; returns why it is old, if it is."""
+        status, now = self._source.status(self._job), time.time()
+        self._is_over = status.get("phase") in OVER
+        job, over_time = self._read_history(status, now)
+        document = page.document(job, status, self._source.may(self._job), now) | {"at": now, "over_time": over_time}
+        self._newest.job = packed(document | {"loss_over_time": []})
+        self._read_events()
+        return str(page.cleaned(str(status.get("late") or "")))
+
+    def _read_history(self, status: dict[str, Any], now: float) -> tuple[Job, list[list[float]]]:
+        read_at, job, over_time = self._history
+        if job is None or time.monotonic() - read_at >= TIMELINE_EVERY:
+            sources = self._source.sources(self._job, status)
+            job, over_time = job_of(sources, now), page.over_time([part for _name, part in sources.parts])
+            self._newest.timeline = str(drawing.data(job))
+            self._history = time.monotonic(), job, over_time
+        return job, over_time
+
+    def _read_events(self) -> None:
+        """Adds the events that were not there before: a source has no numbers for those of a cluster."""
+        for event in page.events(self._source.events(self._job)):
+            key = packed(event)
+            if key not in self._keys:
+                self._keys[key] = None
+                self._newest.events.append(event)
+                self._newest.read += 1
+        del self._newest.events[:-FIRST_EVENTS]
+        for key in list(self._keys)[: -10 * FIRST_EVENTS]:
+            del self._keys[key]
+
+
+class JobsFeed:
+    """The list of all jobs."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def messages(self) -> AsyncIterator[Message]:
+        before = ""
+        while True:
+            begin = time.monotonic()
+            try:
+                found = await asyncio.to_thread(self._source.jobs)
+                text = packed({"jobs": [page.summary(each) for each in found]})
+                if text != before:
+                    before = text
+                    yield "jobs", packed({"at": time.time(), **json.loads(text)})
+            except UserError as error:
+                before = ""
+                yield "trouble", packed({"sentence": page.cleaned(error.message)})
+            await asyncio.sleep(max(self._source.every, SHARE * (time.monotonic() - begin)))
+
+
+class Feeds:
+    """The feeds of all jobs that pages show."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._jobs: dict[str, JobFeed] = {}
+
+    def of(self, job: str) -> JobFeed:
+        if job not in self._jobs:
+            while len(self._jobs) >= 64:
+                del self._jobs[next(iter(self._jobs))]
+            self._jobs[job] = JobFeed(self._source, job)
+        return self._jobs[job]
+
+    def all(self) -> JobsFeed:
+        return JobsFeed(self._source)
