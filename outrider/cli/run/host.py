@@ -23,6 +23,7 @@ from outrider.cli.bundling import command_line
 from outrider.cli.client import Master
 from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
+from outrider.cli.run import page
 from outrider.cli.run.follow import Follower
 from outrider.cli.run.log import EventLog, Mode, summary, summary_line
 from outrider.cli.run.loss_record import LossRecord
@@ -75,13 +76,16 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     holding = Holding(writer.put)
     shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.tasks is not None else holding.line
     try:
-        async with Node(node_config(request, folder, _shown(request, shows, loss))) as node:
+        async with contextlib.AsyncExitStack() as stack:
+            node = await stack.enter_async_context(Node(node_config(request, folder, _shown(request, shows, loss))))
             _link_logs(folder, request.log_dir)
             command_line.note(folder)
             if mode not in (Mode.QUIET, Mode.JSON):
                 screen.say(_first_line(request))
                 for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
                     screen.say(f"outrider: {line}", style)
+            if request.dashboard:
+                stack.enter_context(await asyncio.to_thread(_dashboard, request, screen, mode))
             progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
             follower = Follower(folder, EventLog(screen, mode, holding), screen, progress)
             follower.start()
@@ -95,6 +99,13 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     finally:
         writer.close()
         loss.close()
+
+
+def _dashboard(request: Request, screen: Screen, mode: Mode) -> contextlib.ExitStack:
+    """The dashboard of the job, whose address is printed; it ends when the stack is closed."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(page.shown(request.name, partial(_say, screen, mode)))
+    return stack
 
 
 def _say(screen: Screen, mode: Mode, text: str) -> None:

@@ -151,6 +151,10 @@ class Request:
         "Also write each rank's output to DIR/<generation>/<rank>/{stdout,stderr}.log.",
         metavar="DIR", type=PATH, parse=job_dirs.absolute
     )
+    dashboard: bool = flag(
+        "Show the job as a page in the browser while it runs, at the address that is printed.",
+        is_flag=True
+    )
     quiet: bool = flag("Print only warnings and the summary of Outrider's own lines.", "-q", is_flag=True)
     verbose: bool = flag("Print every event with its details, and all tracebacks.", "-v", is_flag=True)
     log_json: bool = flag("Print Outrider's lines as JSON, as `outrider events --json` does.", is_flag=True)
