@@ -55,14 +55,29 @@ def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
         waiting = [row for row in members if row["collective"]["state"] != COMPLETED]
         if not waiting:
             continue
-        number = max(row["collective"]["seq"] for row in waiting)
-        late = [row["rank"] for row in members if row["collective"]["seq"] < number]
-        late += [row["rank"] for row in found if not row.get("collective")]
+        number, late = _held_up(waiting, [*members, *(row for row in found if not row.get("collective"))])
         ops = sorted({row["collective"]["op"] for row in waiting if row["collective"]["seq"] == number})
         if late or len(ops) == 1:
             yield _sentence(ops[0], number, group, sorted(late))
         else:
             yield f"ranks differ in collective number {number} of group {group or 'default'}: {', '.join(ops)}"
+
+
+def _held_up(waiting: list[dict[str, Any]], found: list[dict[str, Any]]) -> tuple[int, list[int]]:
+    """The first collective that a rank which waits in none has not entered, and these ranks. A rank that ends in the
+    middle of a collective lets some others finish it, who then wait in the next one."""
+    inside = {row["rank"] for row in waiting}
+    numbers = sorted({row["collective"]["seq"] for row in waiting})
+    for number in numbers:
+        late = [row["rank"] for row in found if row["rank"] not in inside and _last_of(row) < number]
+        if late:
+            return number, late
+    return numbers[-1], [row["rank"] for row in waiting if _last_of(row) < numbers[-1]]
+
+
+def _last_of(row: dict[str, Any]) -> int:
+    number: int = row["collective"]["seq"] if row.get("collective") else -1
+    return number
 
 
 def _sentence(op: str, number: int, group: str, late: list[int]) -> str:

@@ -24,6 +24,14 @@ def rank(number: int, seq: int | None, state: str = "started", group: str = "def
     }
 
 
+def test_a_rank_that_ends_inside_a_collective_which_some_have_finished_is_the_one_that_is_missing() -> None:
+    found = [rank(0, 232), rank(1, 231), rank(2, 231), rank(3, None)]
+    assert list(who_is_missing(found)) == ["rank 3 has not entered gloo:all_reduce number 231 of group default_pg"]
+    assert list(who_is_missing([rank(0, 15), rank(1, 14)])) == [
+        "rank 1 has not entered gloo:all_reduce number 15 of group default_pg"
+    ]
+
+
 def test_the_missing_rank_is_named() -> None:
     found = [rank(0, 14), rank(1, 14), rank(2, 13, "completed")]
     assert list(who_is_missing(found)) == ["rank 2 has not entered gloo:all_reduce number 14 of group default_pg"]
