@@ -18,6 +18,8 @@ SEEN = (
     "evaluation",
 )
 """The causes that a script can see. Its imports are over before it begins where a template has made them."""
+PART_OF = {"productive": "slow_member"}
+"""The part of new steps by which a slow member holds up the others: a script cannot tell it from the rest."""
 SECONDS, SHARE = 0.5, 0.02
 
 
@@ -58,7 +60,7 @@ def beyond(
     """The causes for which both differ by more than these seconds and 2 %, with both values."""
     found = {}
     for cause in SEEN:
-        mine, own = ours.get(cause, 0.0), script.get(cause, 0.0)
+        mine, own = ours.get(cause, 0.0) + ours.get(PART_OF.get(cause, ""), 0.0), script.get(cause, 0.0)
         slack = max(seconds, SHARE * own)
         if not own - slack <= mine <= own + cut.get(cause, 0.0) + slack:
             found[cause] = (mine, own)

@@ -27,6 +27,7 @@ ACTIVITIES_OF = attrgetter(*causes.ACTIVITIES)
 Booked = list[tuple[str, float]]
 """Seconds by cause, in the order in which they passed."""
 SILENT_KINDS = ("MemberSilent", "MemberLost", "MemberIsolated")
+AFTER_A_FAULT = (causes.DETECTING, causes.STOPPING, causes.HANG, causes.WAITING)
 OPERATIONS = {causes.CHECKPOINT_STALL: "save", causes.LOADING: "load"}
 """The operations on checkpoints that metrics show, by their cause."""
 
@@ -122,13 +123,17 @@ def reported(state: State, member: Member, message: Report) -> None:
     _note(state, member, message.generation, message.spent, (first.step, first.base))
 
 
-def noted(state: State, member: Member, generation: Generation, spent: Spent | None, step: int) -> None:
+def noted(
+    state: State, member: Member, generation: Generation, spent: Spent | None, step: int, *, is_last: bool = False
+) -> None:
     """Books what a rank had spent its time on when it made its first new step, or ended at this absolute step."""
     if spent is not None:
-        _note(state, member, generation, spent, (step, -1))
+        _note(state, member, generation, spent, (step, -1), is_last=is_last)
 
 
-def _note(state: State, member: Member, generation: Generation, spent: Spent, made: tuple[int, int]) -> None:
+def _note(
+    state: State, member: Member, generation: Generation, spent: Spent, made: tuple[int, int], *, is_last: bool = False
+) -> None:
     world = state.world
     seat = None if member.rank_index is None else state.account.seats.get(member.rank_index)
     if seat is None or world is None or generation != world.generation or member.id not in world.places:
@@ -161,6 +166,9 @@ def _note(state: State, member: Member, generation: Generation, spent: Spent, ma
     seat.since = until - is_open
     process.doing, process.doing_since = spent.doing, state.now - spent.doing_for
     seat.cause = _seems(process)
+    if is_last:
+        seat.told_of = generation
+    state.account.reached = max(state.account.reached, (process.generation, process.step))
 
 
 def _extended(seat: Seat, moved_at: float) -> float:
@@ -272,18 +280,28 @@ def _end_process(state: State, seat: Seat, *, is_done: bool = False) -> None:
 
 
 def _follow_the_others(state: State, seat: Seat, process: Process) -> None:
-    """Books the last second of a process that said no more: ranks step together, so it did what another one did."""
+    """Books the last second of a process that said no more: ranks step together, so it did what another one did.
+
+    What it was doing then has ended if any has made a later step since.
+    """
     world, progress = state.world or state.left, state.progress
-    moved_at = progress.high_step_at
-    is_its = world is not None and world.generation == process.generation == progress.high_step_generation
-    if not is_its or moved_at is None or process.first_step_at is None or process.doing:
+    is_its = world is not None and world.generation == process.generation
+    if seat.told_of == process.generation or not is_its or (process.doing and state.account.reached[1] <= process.step):
         return
-    until = min(_extended(seat, moved_at), moved_at)
-    others = (each.track for each in state.account.seats.values() if each is not seat)
-    known = next((track for track in others if track.end >= until), None)
-    for cause, end in [] if known is None else tracks.within(known, seat.since, until):
+    if progress.high_step_at is not None and progress.high_step_generation == process.generation:
+        _extended(seat, progress.high_step_at)
+    told = (each for each in state.account.seats.values() if each.told_of == process.generation)
+    known = max(told, key=lambda each: each.track.end, default=None)
+    if known is None:
+        return
+    process.doing = ""
+    assert seat.ends_at is not None
+    for cause, end in tracks.within(known.track, seat.since, seat.ends_at):
+        if cause in AFTER_A_FAULT:
+            break
         _settle(state, seat, cause, end)
-    _settle(state, seat, causes.PRODUCTIVE, until)
+        if cause not in (causes.FIRST_STEP, causes.IMPORTING, causes.RENDEZVOUS, causes.LOADING):
+            process.first_step_at = process.first_step_at or end
 
 
 def _cut_short(process: Process, is_done: bool) -> str:

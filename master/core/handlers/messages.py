@@ -35,14 +35,14 @@ from outrider.wire.messages.report import Report
 
 
 def _exited(state: State, member: Member, message: Exited) -> None:
-    ledger.noted(state, member, message.generation, message.spent, max(end.step for end in message.exits))
+    ledger.noted(state, member, message.generation, message.spent, max(end.step for end in message.exits), is_last=True)
     recovery.exited(state, member, message)
     partition.ended(state, member)
     pod_replacement.exited(state, member, message)
 
 
 def _stopped(state: State, member: Member, message: Stopped) -> None:
-    ledger.noted(state, member, message.generation, message.spent, message.step)
+    ledger.noted(state, member, message.generation, message.spent, message.step, is_last=True)
     membership_connections.stopped(state, member, message)
 
 

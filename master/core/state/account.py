@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from outrider.master.core.state.durability import transient
 from outrider.master.core.state.history import Track
-from outrider.wire.ids import Generation, RankIndex
+from outrider.wire.ids import NO_GENERATION, Generation, RankIndex
 
 SAMPLES = 110
 
@@ -42,6 +42,8 @@ class Seat:
     """The moment of the fault for which the process is being stopped; None while it is not."""
     stop_at: float = 0.0
     """The moment at which its stop was ordered."""
+    told_of: Generation = NO_GENERATION
+    """The newest generation whose process said at its end what it had done until then."""
     hung: bool = False
     track: Track = field(default_factory=Track)
     """What was booked, over time, for the history."""
@@ -80,6 +82,8 @@ class Account:
     """The rank indexes whose cause may have changed in this step."""
     seen: tuple[object, ...] = transient(())
     """What the causes of all seats depend on, as of the last look at all of them."""
+    reached: tuple[Generation, int] = transient(lambda: (NO_GENERATION, 0))
+    """The newest generation with a process in the account, and the highest step that any of its members has made."""
     outage: Outage | None = transient(None)
     samples: deque[Sample] = transient(lambda: deque(maxlen=SAMPLES))
     closed: bool = transient(False)
