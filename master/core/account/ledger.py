@@ -68,6 +68,8 @@ def _all(state: State) -> None:
 
 def _follow(state: State, index: RankIndex, seat: Seat) -> None:
     process, world = seat.process, state.world
+    if process is None and world is not None and state.stage == STOPPING and seat.cause == causes.FIRST_STEP:
+        process = seat.process = Process(world.generation, seat.since, {}, is_assumed=True)
     if process is not None:
         holder = state.placement.holders.get(index)
         member = None if holder is None else state.members.get(holder)
@@ -141,7 +143,7 @@ def _note(
     if state.stage not in (RUNNING, STOPPING) and not state.is_over:
         return
     process = seat.process
-    if process is None:
+    if process is None or process.is_assumed:
         if member.finished or member.id in world.done or member.stopped >= generation:
             return
         process = _begin_process(state, seat, world, spent)
@@ -180,7 +182,8 @@ def _extended(seat: Seat, moved_at: float) -> float:
 
 def _begin_process(state: State, seat: Seat, world: World, spent: Spent) -> Process:
     born_at = min(state.now, max(seat.since, state.now - spent.age))
-    _settle(state, seat, seat.cause, born_at)
+    if seat.process is None:
+        _settle(state, seat, seat.cause, born_at)
     resume = world.resume
     process = seat.process = Process(world.generation, born_at, {}, step=max(resume.base, 0))
     if world.generation.term < state.term:  # adopted: what it did before this master is not this master's to book

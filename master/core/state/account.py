@@ -25,6 +25,8 @@ class Process:
     first_step_at: float | None = None
     step: int = 0
     """The absolute step up to which steps are in the account."""
+    is_assumed: bool = False
+    """Whether it has been stopped before it reported anything."""
     doing: str = ""
     doing_since: float = 0.0
 
