@@ -76,7 +76,7 @@ def _may_live(state: State, work: Work) -> bool:
 
 def everything(state: State, now: float) -> list[Action]:
     """Sends, after a Welcome, all that the master must know and may have missed."""
-    actions = [*lost(state), *command_ended(state), *leaving(state, now)]
+    actions = [*lost(state, now), *command_ended(state), *leaving(state, now)]
     if state.work is not None and state.work.pids:
         actions += started(state) + exited(state, state.work.ends(now), now) + stepped(state, now)
     return actions + ready(state) + begin_report(state, now)
@@ -147,11 +147,11 @@ def stepped(state: State, now: float) -> list[Action]:
     return say(state, message, f"step {step} is the first new one")
 
 
-def lost(state: State) -> list[Action]:
+def lost(state: State, now: float) -> list[Action]:
     if state.lost is None:
         return []
-    reason, generation, exits = state.lost
-    return say(state, TrainerLost(reason, generation, exits), reason, generation)
+    reason, generation, exits, spent = state.lost
+    return say(state, TrainerLost(reason, generation, exits, aged(spent, now)), reason, generation)
 
 
 def command_ended(state: State) -> list[Action]:

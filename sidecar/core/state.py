@@ -282,8 +282,8 @@ class State:
     fetching: Fetch | None = None
     fetched: Fetched | None = None
     """Answer to the last Fetch."""
-    lost: tuple[str, Generation, tuple[WorkerExit, ...]] | None = None
-    """Reason, generation and worker exits of a trainer that died and has no successor yet."""
+    lost: tuple[str, Generation, tuple[WorkerExit, ...], tuple[Spent, float] | None] | None = None
+    """Reason, generation, worker exits and `Work.spent` of a trainer that died and has no successor yet."""
     command_ended: tuple[int, str] | None = None
     lines: LogLines = field(default_factory=LogLines)
     data_notes: tuple[DataSaid, ...] = ()

@@ -131,7 +131,7 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
         return []
     generation = state.generation
     reason = f"the {trainer.what} (pid {pid}) ended, and its worker processes with it"
-    exits = state.work.ends(now) if state.work else ()
+    exits, spent = (state.work.ends(now), state.work.spent) if state.work else ((), None)
     sweep = SweepProcesses(generation, f"the {trainer.what} with pid {pid} ended and may have left processes", pid)
     state.trainer = None
     answers = [*_gone_with_it(state, generation, now), *nodecheck.trainer_ended(state)]
@@ -140,8 +140,8 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
     line = Announce("TrainerLost", reason, generation, "warning")
     if state.command_ended is not None:
         return [line, sweep, *answers]
-    state.lost = (reason, generation, exits)
-    return [line, sweep, *outbox.lost(state), *answers]
+    state.lost = (reason, generation, exits, spent)
+    return [line, sweep, *outbox.lost(state, now), *answers]
 
 
 def _gone_with_it(state: State, generation: Generation, now: float) -> list[Action]:

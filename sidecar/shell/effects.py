@@ -40,10 +40,12 @@ from outrider.sidecar.core.actions import (
 from outrider.sidecar.core.events import (
     CopiesFetched,
     Event,
+    HookDisconnected,
     NeighbourProbed,
     PagesRead,
     PeerProbed,
     PortFound,
+    TrainerEnded,
     WordKept,
     WorkerExited,
     WorkersStopped,
@@ -60,7 +62,7 @@ from outrider.sidecar.shell.progress_pages import PageReader
 from outrider.sidecar.shell.resource_usage import UsageSampler
 from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.sidecar.shell.trainers import Trainers
-from outrider.wire.ids import Generation
+from outrider.wire.ids import NO_GENERATION, Generation
 from outrider.wire.messages.checkpoints import Fetch
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Hello
@@ -91,6 +93,8 @@ class SidecarEffects:
     """Reads the current token: a cluster replaces tokens before they expire."""
     gpus: tuple[str, ...] = ()
     """CUDA_VISIBLE_DEVICES by rank index, if local members share the machine's GPUs; otherwise empty."""
+    _generation: Generation = NO_GENERATION
+    """The newest generation whose pages were read."""
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
         match action:
@@ -153,6 +157,7 @@ class SidecarEffects:
         return None
 
     def _read_pages(self, generation: Generation) -> PagesRead:
+        self._generation = generation
         ranks = self.pages.read(generation)
         windows = self.windows.read(generation, tuple(rank.local_rank for rank in ranks))
         return PagesRead(generation, ranks, windows, self.pages.spent(generation, FIRST) if ranks else None)
@@ -185,6 +190,8 @@ class SidecarEffects:
                 return [WorkerExited(generation, ended, spent)]
             case WorkersStopped(generation):
                 return [self._read_pages(generation), event]
+            case TrainerEnded() | HookDisconnected(alive=False):
+                return [self._read_pages(self._generation), event]
             case _:
                 return [event]
 

@@ -41,6 +41,12 @@ def _exited(state: State, member: Member, message: Exited) -> None:
     pod_replacement.exited(state, member, message)
 
 
+def _trainer_lost(state: State, member: Member, message: TrainerLost) -> None:
+    step = max((end.step for end in message.exits), default=0)
+    ledger.noted(state, member, message.generation, message.spent, step, is_last=True)
+    recovery.trainer_lost(state, member, message)
+
+
 def _stopped(state: State, member: Member, message: Stopped) -> None:
     ledger.noted(state, member, message.generation, message.spent, message.step, is_last=True)
     membership_connections.stopped(state, member, message)
@@ -94,7 +100,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Report: _reported,
     Stepped: _stepped,
     Saved: progress.saved,
-    TrainerLost: recovery.trainer_lost,
+    TrainerLost: _trainer_lost,
     TrainerExited: recovery.trainer_exited,
     Leaving: scaling_resize.leaving,
     Probed: _probed,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import WorkerExit
 from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.report import Spent
 from outrider.wire.messages.text_limits import Address, Sentences, Ticket, Token
 
 PROTOCOL_VERSION = 1
@@ -107,6 +108,8 @@ class TrainerLost:
     reason: str
     generation: Generation = NO_GENERATION
     exits: tuple[WorkerExit, ...] = ()
+    spent: Spent | None = None
+    """What the first rank had spent its time on."""
 
 
 @dataclass(frozen=True, slots=True)

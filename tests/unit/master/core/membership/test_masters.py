@@ -319,7 +319,8 @@ def test_the_status_has_the_documented_shape() -> None:
     assert json.loads(json.dumps(status)) == status
     assert list(status) == ["version", "job", "phase", "generation", "world", "step", "step_estimated",
                             "steps_repeated", "resumed_from", "restarts", "goodput", "goodput_1h", "goodput_1d",
-                            "mtbf_seconds", "time", "goodput_by_steps", "replicated_step", "message", "exit_code",
+                            "mtbf_seconds", "time", "goodput_by_steps", "replicated_step", "checkpoint_saved_at",
+                                "message", "exit_code",
                             "modes", "faults", "dry_run", "excluded_nodes", "memory", "node_check", "stragglers",
                             "straggler_watch", "network", "unreachable", "data", "members"]  # fmt: skip
     assert {m["id"]: m["state"] for m in status["members"]} == {
