@@ -24,7 +24,7 @@ from outrider.report.summary import sentences
 
 EVENTS_SHOWN = 200
 GENERATIONS_SHOWN = 100
-SCRIPTS = ("timeline.js", "page.js")
+SCRIPTS, STYLES = ("timeline.js", "page.js"), ("colours.css", "report.css")
 SHARED = ("timeline.js", "colours.css")
 """The files that the dashboard serves too."""
 
@@ -32,7 +32,7 @@ SHARED = ("timeline.js", "colours.css")
 def report(sources: Sources, now: float) -> str:
     """The report of a job at a Unix time. It is made whatever the documents are."""
     job = job_of(sources, now)
-    script = "\n".join(map(_asset, SCRIPTS))
+    script, style = ("\n".join(map(_asset, names)) for names in (SCRIPTS, STYLES))
     return str(
         _template().render(
             job=job,
@@ -47,9 +47,9 @@ def report(sources: Sources, now: float) -> str:
             faults=faults(job),
             generations=job.timeline.generations[-GENERATIONS_SHOWN:],
             events=job.events[-EVENTS_SHOWN:],
-            style=Markup(_asset("report.css")),
+            style=Markup(style),
             script=Markup(script),
-            policy=_policy(script, _asset("report.css")),
+            policy=_policy(script, style),
         )
     )
 

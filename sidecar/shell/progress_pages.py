@@ -170,10 +170,11 @@ def _spent(words: tuple[int, ...], page: Page) -> Spent | None:
         took / 1e9 for took in words[layout.SPENT + 1 : layout.SPENT + len(layout.ACTIVITIES)]
     )
     doing = words[layout.DOING]
+    ended = max(page.last_step_at, 0 if doing else words[layout.DOING_SINCE])
     return Spent(
         since(born),
         since(words[layout.FIRST_END]) if words[layout.FIRST_END] else -1.0,
-        since(page.last_step_at or born),
+        since(ended or born),
         importing,
         rendezvous,
         loading,

@@ -71,7 +71,7 @@ class Spent:
     since_first_step: float = -1.0
     """Seconds since its first step ended; -1 before that."""
     step_age: float = 0.0
-    """Seconds since its last step ended; its age before the first one."""
+    """Seconds since its last step ended, or a later activity; its age before the first one."""
     importing: float = 0.0
     rendezvous: float = 0.0
     loading: float = 0.0

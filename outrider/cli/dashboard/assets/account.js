@@ -1,0 +1,68 @@
+// The time account: a stacked bar with its table, stages of a recovery, and the share of new steps over time.
+"use strict";
+const Account = (() => {
+  const {make, text, attribute, keyed, seconds, percent, isNumber, onAxis, byId} = Dom;
+  const COLOUR = /^c-[a-z_]+$/;
+  const colour = (piece) => COLOUR.test(piece.colour) ? piece.colour : "c-other";
+
+  /** Draws pieces as parts of a bar. */
+  function bar(svg, pieces) {
+    keyed(svg, pieces, (piece) => piece.name, () => make("rect", {height: "100%"}, make("title")), (rect, piece) => {
+      attribute(rect, "class", colour(piece));
+      attribute(rect, "x", `${piece.left.toFixed(3)}%`);
+      attribute(rect, "width", `${(100 * piece.share).toFixed(3)}%`);
+      text(rect.firstChild, `${piece.name}: ${seconds(piece.seconds)}`);
+    });
+  }
+
+  const dot = () => make("svg", {class: "dot", "aria-hidden": "true"}, make("rect", {width: "100%", height: "100%"}));
+
+  /** A list of pieces with their times, as the key of a bar. */
+  function key(list, pieces) {
+    keyed(list, pieces, (piece) => piece.name, () => make("li", {}, dot(), " ", make("b"), " ", make("span"), make("small")), (item, piece) => {
+      attribute(item.firstChild.firstChild, "class", colour(piece));
+      text(item.children[1], piece.name);
+      text(item.children[2], seconds(piece.seconds));
+      text(item.children[3], ` ${piece.what}`);
+    });
+  }
+
+  function show(pieces) {
+    bar(byId("account-bar"), pieces);
+    keyed(byId("account-rows"), pieces, (piece) => piece.name, () => make("tr", {}, make("td", {}, dot(), " ", make("span")), make("td", {class: "n"}), make("td", {class: "n"}), make("td", {class: "what"})), (row, piece) => {
+      const [name, took, share, what] = row.children;
+      attribute(name.firstChild.firstChild, "class", colour(piece));
+      text(name.lastChild, piece.name);
+      text(took, seconds(piece.seconds));
+      text(share, percent(piece.share));
+      text(what, piece.what);
+    });
+  }
+
+  /** `[[from, to, share], ...]` between cumulative samples `[unix, productive, wall]`. */
+  function shares(samples) {
+    const found = [];
+    for (let i = 1; i < samples.length; i++) {
+      const [at, made, wall] = samples[i], [before, made_, wall_] = samples[i - 1];
+      if (at > before && wall > wall_) found.push([before, at, Math.min(1, Math.max(0, (made - made_) / (wall - wall_)))]);
+    }
+    return found;
+  }
+
+  function overTime(samples) {
+    const list = shares(samples.filter((each) => each.every(isNumber))), svg = byId("over"), range = byId("over-range");
+    if (!list.length) { svg.replaceChildren(); text(range, "There are no samples yet: one is taken each minute."); return; }
+    const from = list[0][0], until = list[list.length - 1][1], span = until - from;
+    const x = (at) => (1000 * (at - from) / span).toFixed(1), y = (share) => (200 - 200 * share).toFixed(1);
+    const steps = list.map(([a, b, share]) => `L${x(a)} ${y(share)}L${x(b)} ${y(share)}`).join("");
+    if (svg.children.length !== 2) svg.replaceChildren(make("path", {class: "area"}), make("path", {class: "edge"}));
+    attribute(svg.children[0], "d", `M0 200${steps}L1000 200Z`);
+    attribute(svg.children[1], "d", `M${steps.slice(1)}`);
+    const last = list[list.length - 1][2];
+    attribute(svg, "aria-label", `Share of new steps over time, ${percent(last)} last`);
+    text(range, `${onAxis(from, span)} to ${onAxis(until, span)}; last ${percent(last)}`);
+  }
+
+  return {bar, key, show, overTime, shares, dot, colour};
+})();
+if (typeof module !== "undefined") module.exports = Account;

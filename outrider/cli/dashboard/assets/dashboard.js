@@ -1,0 +1,193 @@
+// The page: which job is shown (the part of the address behind #), what the server tells of it, and how old that is.
+"use strict";
+(() => {
+  const {byId, make, text, attribute, show, keyed, isNumber, number, percent, seconds, time, moment} = Dom;
+  const OLD = 5, AGAIN = 3000;
+  const main = byId("main"), banner = byId("trouble");
+  let start = {where: "", job: null}, shown = {job: null, member: null}, stream = null, document_ = null, timeline = null, update = null;
+  let trouble = "", lostSince = 0, isFresh = true, waiting = new Map(), retry = 0, isGone = false;
+
+  // -- requests ------------------------------------------------------------------------------------------------------
+  const of = (job) => `/api/jobs/${encodeURIComponent(job)}`;
+
+  async function request(path, options) {
+    try {
+      const answer = await fetch(path, options);
+      const body = await answer.json().catch(() => ({}));
+      return answer.ok ? body : {problem: body.problem || `The server answered with HTTP ${answer.status}.`};
+    } catch {
+      return {problem: "The dashboard does not answer. Is `outrider dashboard` still running?"};
+    }
+  }
+
+  const send = (what, body) => request(`${of(shown.job)}/${what}`, {method: "POST", headers: {"Content-Type": "application/json", "X-Outrider": "1"}, body: JSON.stringify(body)});
+
+  // -- the stream ----------------------------------------------------------------------------------------------------
+  function listen(path, handlers) {
+    if (stream) stream.close();
+    clearTimeout(retry);
+    const own = stream = new EventSource(path);
+    isFresh = true; isGone = false;
+    own.addEventListener("open", () => { lostSince = 0; isFresh = true; said(); });
+    own.addEventListener("error", () => {
+      if (own !== stream || isGone) return;
+      lostSince ||= Date.now() / 1000;
+      said();
+      if (own.readyState === EventSource.CLOSED) refusedOrGone(path, handlers);
+    });
+    for (const [name, handle] of Object.entries(handlers)) own.addEventListener(name, (event) => { if (own === stream) later(name, () => handle(JSON.parse(event.data))); });
+  }
+
+  /** The server has refused the stream: the session is over, or there is no such server any more. */
+  async function refusedOrGone(path, handlers) {
+    const answer = await request("/api/start");
+    if (answer.problem && answer.problem.includes("session is over")) { trouble = answer.problem; said(); return; }
+    retry = setTimeout(() => listen(path, handlers), AGAIN);
+  }
+
+  /** Draws the newest of each kind in the next frame; in a hidden page when it is shown again. Events are all kept. */
+  function later(name, draw) {
+    const isFirst = waiting.size === 0;
+    if (name === "events" && waiting.has(name)) { const before = waiting.get(name); waiting.set(name, () => { before(); draw(); }); } else waiting.set(name, draw);
+    if (isFirst && !document.hidden) requestAnimationFrame(drawn);
+  }
+
+  function drawn() {
+    const all = [...waiting.values()];
+    waiting = new Map();
+    for (const draw of all) draw();
+  }
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && waiting.size) requestAnimationFrame(drawn); });
+
+  /** What is wrong with the data, above them. */
+  function said() {
+    const age = document_ ? ` What is shown is as of ${time(document_.at)}.` : "";
+    const words = isGone ? trouble : lostSince ? `The connection to the dashboard is lost since ${time(lostSince)}; trying again. Is \`outrider dashboard\` still running?${age}` : trouble;
+    text(banner, words);
+    show(banner, Boolean(words));
+    document.body.classList.toggle("old", Boolean(words));
+  }
+
+  setInterval(() => {
+    if (!document_ || document.hidden) return;
+    const age = Date.now() / 1000 - document_.at;
+    text(byId("age"), age > OLD || lostSince ? `as of ${seconds(age)} ago` : "live");
+    attribute(byId("age"), "class", age > OLD || lostSince ? "age bad" : "age good");
+  }, 1000);
+
+  // -- all jobs ------------------------------------------------------------------------------------------------------
+  function jobs(found) {
+    document_ = found;
+    show(byId("no-jobs"), !found.jobs.length);
+    keyed(byId("job-rows"), found.jobs, (each) => each.job, () => make("tr", {}, make("td", {}, make("a")), make("td", {}, make("span", {class: "phase"})), ...Array.from({length: 5}, () => make("td", {class: "n"}))), (row, each) => {
+      const [name, phase, ...rest] = row.children;
+      text(name.firstChild, each.job); attribute(name.firstChild, "href", `#/job/${encodeURIComponent(each.job)}`);
+      text(phase.firstChild, each.phase || "not known"); attribute(phase.firstChild, "class", `phase ${phased(each.phase)}`);
+      attribute(row, "title", each.sentence || "");
+      [number(each.step), number(each.world), number(each.restarts), number(each.faults), percent(each.goodput)].forEach((value, place) => text(rest[place], value));
+    });
+  }
+
+  const phased = (phase) => ["running", "succeeded"].includes(phase) ? "good" : phase === "failed" ? "bad" : "";
+
+  // -- a job ---------------------------------------------------------------------------------------------------------
+  function job(found) {
+    document_ = found;
+    if (shown.job !== found.job) text(byId("title"), found.job);
+    text(byId("title"), found.job);
+    document.title = `${found.job}: ${found.phase} – Outrider`;
+    text(byId("phase"), found.phase); attribute(byId("phase"), "class", `phase ${phased(found.phase)}`);
+    text(byId("sentence"), `${found.job} ${["failed", "succeeded"].includes(found.phase) ? "has" : found.phase === "stopped" ? "was" : "is"} ${found.phase}${isNumber(found.exit_code) ? ` with exit code ${found.exit_code}` : ""}.`);
+    text(byId("to-do"), found.to_do); show(byId("to-do"), Boolean(found.to_do));
+    text(byId("message"), found.message); show(byId("message"), Boolean(found.message));
+    figures(found);
+    Orders.set(found.job, found.may || {}, found.members_wanted, send);
+    Account.show(found.account); Account.overTime(found.over_time || []);
+    const numbers = Object.entries(found.metrics || {});
+    show(byId("log"), numbers.length > 0);
+    keyed(byId("numbers"), numbers, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
+    Faults.wrong(found.stragglers || [], found.links || []);
+    Members.set(found.members || []);
+    Faults.set(found.faults || []);
+    show(byId("advice"), found.advice.length > 0);
+    keyed(byId("advice-rows"), found.advice, (each) => each.page + each.what.slice(0, 20), () => make("li", {}, make("p"), make("p", {class: "faint"})), (item, each) => { text(item.firstChild, each.what); text(item.lastChild, `Computed: ${each.how}. See ${each.page}`); });
+    show(byId("notes"), found.notes.length > 0);
+    keyed(byId("note-rows"), found.notes, (each) => each, () => make("li"), (item, each) => text(item, each));
+    if (shown.member && !Members.isOpen()) openMember(shown.member);
+  }
+
+  function figures(found) {
+    const rows = [
+      ["step", `${found.step_estimated ? "about " : ""}${number(found.step)}`], ["ranks", number(found.world)], ["generation", found.generation || "–"],
+      ["restarts", number(found.restarts)], ["goodput", percent(found.goodput)], ["last hour", percent(found.goodput_1h)], ["last day", percent(found.goodput_1d)],
+      ["between faults", seconds(found.mtbf_seconds)], ["since it began", found.duration ? seconds(found.duration) : "–"],
+    ];
+    keyed(byId("figures"), rows, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
+  }
+
+  function ranks(data) {
+    const has = data.rows.length > 0, root = byId("timeline");
+    show(root, has); show(byId("no-timeline"), !has);
+    if (!has) return;
+    timeline = data;
+    if (update) update(data); else {
+      root.replaceChildren(byId("timeline-parts").content.cloneNode(true));
+      const clock = (unix, isShort) => isShort ? Dom.onAxis(unix, timeline.end / 10) : moment(unix);
+      update = Timeline.mount(root, data, clock, (numbered) => Faults.reveal(numbered));
+    }
+    const used = new Set(data.rows.flatMap(([, , flat]) => flat.filter((_, place) => place % 2)));
+    const causes = data.causes.filter(([name], place) => name && used.has(place));
+    keyed(byId("legend"), causes, ([name]) => name, () => make("li", {}, Account.dot(), " ", make("span")), (item, [name, colour]) => {
+      attribute(item.firstChild.firstChild, "class", Account.colour({colour})); text(item.lastChild, name);
+    });
+  }
+
+  function gone(found) {
+    isGone = true; trouble = found.sentence;
+    stream.close();
+    said();
+  }
+
+  // -- what is shown -------------------------------------------------------------------------------------------------
+  function openMember(id, button) {
+    Members.open(id, (what) => request(`${of(shown.job)}/members/${encodeURIComponent(id)}/${what}`), button);
+  }
+
+  function read(hash) {
+    const [, kind, name, part, id] = hash.replace(/^#/, "").split("/").map((each) => { try { return decodeURIComponent(each); } catch { return each; } });
+    return kind === "job" && name ? {job: name, member: part === "member" && id ? id : null} : {job: null, member: null};
+  }
+
+  function route() {
+    if (location.hash.startsWith("#fault-")) { Faults.reveal(location.hash.slice(7)); return; }
+    if (location.hash === "#main") return;
+    const next = read(location.hash), isOther = next.job !== shown.job || !stream;
+    shown = next;
+    if (!next.member) Members.close(); else if (document_ && document_.members) openMember(next.member);
+    if (!isOther) return;
+    document_ = null; trouble = ""; lostSince = 0; update = null; timeline = null; waiting = new Map();
+    byId("timeline").replaceChildren(); show(byId("timeline"), false); show(byId("no-timeline"), true); Faults.clear();
+    text(byId("ordered"), ""); text(byId("age"), "");
+    show(byId("jobs"), next.job === null); show(byId("job"), next.job !== null); show(byId("title"), next.job !== null);
+    text(byId("title"), next.job || "");
+    document.title = next.job ? `${next.job} – Outrider` : "Jobs – Outrider";
+    said();
+    const tell = ({sentence}) => { trouble = sentence; said(); };
+    if (next.job === null) listen("/api/jobs", {jobs, trouble: tell});
+    else listen(of(next.job), {job, timeline: ranks, trouble: tell, gone, events: (found) => { Faults.add(found.events, isFresh); isFresh = false; }});
+  }
+
+  Members.head((id, button) => { openMember(id, button); history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}/member/${encodeURIComponent(id)}`); shown.member = id; });
+  Members.bind(() => { Members.close(); shown.member = null; history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}`); });
+  Faults.bind(); Orders.bind();
+  addEventListener("hashchange", route);
+  byId("main").addEventListener("focus", () => {});
+  request("/api/start").then((found) => {
+    if (found.problem) { trouble = found.problem; said(); return; }
+    start = found;
+    text(byId("where"), found.where); text(byId("release"), `Outrider ${found.release}. Times are in ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`);
+    if (!location.hash && start.job) history.replaceState(null, "", `#/job/${encodeURIComponent(start.job)}`);
+    route();
+  });
+})();
