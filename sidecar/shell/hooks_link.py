@@ -41,7 +41,7 @@ class _Hook:
 
 
 class HooksLink:
-    """`put` receives the events; `enrich` may add what only the shell knows (the step of a process that ended)."""
+    """`put` receives the events; `enrich` may add what only the shell knows (the steps of processes that ended)."""
 
     def __init__(
         self, folder: Path, grace: float, put: Callable[[Event], None], enrich: Callable[[Event], list[Event]]
@@ -154,4 +154,5 @@ class HooksLink:
         if wrong:
             log.warning("a connection to %s was closed: %s", self._path.name, wrong)
         if hook.pid:
-            self._put(HookDisconnected(hook.name, is_alive(hook.pid)))
+            for event in self._enrich(HookDisconnected(hook.name, is_alive(hook.pid))):
+                self._put(event)

@@ -93,7 +93,12 @@ def main() -> int:
 async def serve(settings: Settings) -> int:
     state = State()
     pump = Pump(CORE, state, Journal(settings.folder / "sidecar-journal.txt", longest_file=JOURNAL_BYTES))
-    trainers = Trainers(settings.uid, lambda pid: pump.put(TrainerEnded(pid)))
+
+    def trainer_ended(pid: int) -> None:
+        for event in effects.enrich(TrainerEnded(pid)):
+            pump.put(event)
+
+    trainers = Trainers(settings.uid, trainer_ended)
 
     def put(event: Event) -> None:
         pump.put(event)
