@@ -9,6 +9,7 @@ INSTALLED := .venv/.installed
 WITH_DEMO := .venv/.demo
 WITH_TENSORFLOW := .venv/.tensorflow
 WITH_FRAMEWORKS := .venv/.frameworks
+WITH_BROWSER := .venv/.browser
 WITH_COVERAGE := .venv/.coverage
 WITH_DOCS := .venv/.docs
 FIRST_SEED ?= 0
@@ -18,7 +19,7 @@ MARKED ?= cluster and not exhaustive
 unexport PYTHONDONTWRITEBYTECODE  # with it, the Python of every test would compile all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint check test exhaustive tensorflow frameworks test-all coverage mutation format sim bench docs cluster-test image clean
+.PHONY: help venv demo lint check test exhaustive tensorflow browser frameworks test-all coverage mutation format sim bench docs cluster-test image clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -45,6 +46,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 $(WITH_TENSORFLOW): $(INSTALLED)
 	@echo "installing TensorFlow into .venv"
 	@$(PIP) -e '.[tensorflow]'
+	@touch $@
+
+$(WITH_BROWSER): $(INSTALLED)
+	@echo "installing the extra \`browser\` into .venv"
+	@$(PIP) -e '.[browser]'
 	@touch $@
 
 $(WITH_FRAMEWORKS): $(INSTALLED)
@@ -81,21 +87,24 @@ lint: $(INSTALLED)  ## check format, lint, types, import contracts and the words
 check: lint  ## run `make lint` and the tests of the cores: 90 s, before every commit
 	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
 
-USUAL := not cluster and not exhaustive and not frameworks and not tensorflow
+USUAL := not cluster and not exhaustive and not frameworks and not tensorflow and not browser
 
 test: $(INSTALLED)  ## run the tests that need no cluster, without further cases of the same: 3.5 to 6 minutes on 2 idle cores
 	@$(BIN)/python -m pytest -m '$(USUAL)' -n 5 --dist loadgroup $(ARGS)
 
 exhaustive: $(INSTALLED)  ## run the further cases that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
-	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' -n 5 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow and not browser' -n 5 --dist loadgroup $(ARGS)
 
 tensorflow: $(WITH_TENSORFLOW)  ## test jobs of TensorFlow, with and without parameter servers
 	@$(BIN)/python -m pytest -m tensorflow tests/integration/hooks tests/local $(ARGS)
 
+browser: $(WITH_BROWSER)  ## test the dashboard in a real browser: Debian's chromium
+	@$(BIN)/python -m pytest -m 'browser or not browser' tests/browser $(ARGS)
+
 frameworks: $(WITH_FRAMEWORKS)  ## test how frameworks save and load under faults; ARGS="-k pickle"
 	@$(BIN)/python -m pytest -m frameworks tests/frameworks $(ARGS)
 
-test-all: test exhaustive tensorflow frameworks  ## run all tests; the cluster tests only if KUBECONFIG names a cluster
+test-all: test exhaustive tensorflow frameworks browser  ## run all tests; the cluster tests only if KUBECONFIG names a cluster
 	@if test -n "$$KUBECONFIG"; then $(MAKE) cluster-test MARKED=cluster; \
 	else echo "KUBECONFIG is not set: the cluster tests were not run"; fi
 
