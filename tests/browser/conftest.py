@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from outrider.cli.dashboard.server import Server
 from outrider.cli.dashboard.sources import Local
+from tests.unit.cli.conftest import NOBODY, held
 from tests.unit.report.documents import at
 from tests.waiting import DEADLINE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE = 1000 * DEADLINE
+PATIENCE = 9000
 """Milliseconds until a wait for the page is a failure."""
 
 
@@ -58,6 +58,12 @@ class Watched:
             self.page.goto(f"{self.origin}/{hash_}")
         return self.page
 
+    def shows(self, selector: str, text: str) -> None:
+        """Waits until an element has this text."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(selector)).to_contain_text(text, timeout=PATIENCE)
+
     def is_quiet(self) -> None:
         assert not self.complaints
 
@@ -78,11 +84,12 @@ class Jobs:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.locks: list[IO[str]] = []
 
     def add(self, name: str, status: Any, *parts: Any, events: tuple[Any, ...] = (), lines: str = "") -> Path:
         folder = self.home / "jobs" / name
         folder.mkdir(parents=True)
-        (folder / "lock").write_text("4999999")
+        (folder / "lock").write_text(NOBODY)
         (folder / "status.json").write_text(json.dumps(status))
         for part in parts:
             (folder / f"history-{part['term']}.json").write_text(json.dumps(part))
@@ -95,14 +102,16 @@ class Jobs:
 
     def runs(self, name: str) -> None:
         """Holds the lock of a job as its command would, although no master answers."""
-        lock = (self.home / "jobs" / name / "lock").open("r+")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.locks.append(held(self.home / "jobs" / name))
 
 
 @pytest.fixture
-def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     monkeypatch.setenv("OUTRIDER_HOME", str(tmp_path / "home"))
-    return Jobs(tmp_path / "home")
+    made = Jobs(tmp_path / "home")
+    yield made
+    for lock in made.locks:
+        lock.close()
 
 
 class Serving:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Jobs, Opening, events
-from tests.unit.report.documents import BEGAN, at, fault, hang, part, status
+from tests.unit.report.documents import BEGAN, fault, hang, part, status
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -38,7 +38,8 @@ def large(members: int) -> Any:
 
 def test_members_are_sorted_and_filtered(jobs: Jobs, opening: Opening) -> None:
     jobs.add("digits", status(12), part(12, []))
-    page = opening("digits").open()
+    seen = opening("digits")
+    page = seen.open()
     page.wait_for_selector("#member-rows tr:nth-child(12)")
     first = "document.querySelector('#member-rows button').textContent"
     assert page.evaluate(first) == "worker-0"
@@ -57,7 +58,7 @@ def test_all_jobs_lead_to_each(jobs: Jobs, opening: Opening) -> None:
     seen = opening()
     page = seen.open()
     page.get_by_role("link", name="two").click()
-    page.wait_for_function("document.getElementById('sentence').textContent.startsWith('two has succeeded')")
+    seen.shows("#sentence", "two has succeeded")
     page.get_by_role("link", name="Outrider").click()
     page.wait_for_selector("#job-rows tr:nth-child(2)")
     assert page.locator("#job").is_hidden()
@@ -67,25 +68,30 @@ def test_all_jobs_lead_to_each(jobs: Jobs, opening: Opening) -> None:
 def test_no_text_of_a_job_is_markup(jobs: Jobs, opening: Opening) -> None:
     """Members, nodes, messages, reasons, errors, stacks, events, output, metrics: each is one of 30 attempts."""
     texts = list(CORPUS)
-    members = [
+    members: list[dict[str, Any]] = [
         {"id": text, "rank_index": n, "state": text, "node": text, "mode": text, "blocked": text, "role": text}
         for n, text in enumerate(texts)
     ]
     faults = [
-        fault(100.0 * n, 0, kind=text, member=text, node=text, reason=text,
-              evidence=[{"what": "exit", "member": text, "rank": 0, "sentence": text, "error": text, "frame": text,
-                         "traceback": text},
-                        {"what": "rank", "member": text, "rank": 0, "state": text, "stack": [text], "collective": text},
-                        {"what": "line", "member": text, "rank": 0, "line": text}],
-              decisions=[[BEGAN + 100.0 * n, text, text]], stages={text: 1.0})
+        fault(100.0 * n, 0) | {
+            "kind": text, "member": text, "node": text, "reason": text, "stages": {text: 1.0},
+            "decisions": [[BEGAN + 100.0 * n, text, text]],
+            "evidence": [{"what": "exit", "member": text, "rank": 0, "sentence": text, "error": text, "frame": text,
+                          "traceback": text},
+                         {"what": "rank", "member": text, "rank": 0, "state": text, "stack": [text],
+                          "collective": text},
+                         {"what": "line", "member": text, "rank": 0, "line": text}],
+        }
         for n, text in enumerate(texts, 1)
     ]  # fmt: skip
     told = tuple({**event, "kind": text, "reason": text, "member": text} for event, text in
                  zip(events(len(texts)), texts, strict=True))  # fmt: skip
-    job = status(len(texts), message=" ".join(texts), members=members, metrics={"loss": texts[0], texts[1]: 1},
-                 stragglers=[{"member": text, "reason": text} for text in texts],
-                 time={**dict.fromkeys(texts, 1.0), "productive": 9.0})  # fmt: skip
-    history = part(len(texts), faults, holders=[[40, n, text, text] for n, text in enumerate(texts)])
+    job = status(len(texts)) | {
+        "message": " ".join(texts), "members": members, "metrics": {"loss": texts[0], texts[1]: 1},
+        "stragglers": [{"member": text, "reason": text} for text in texts],
+        "time": {**dict.fromkeys(texts, 1.0), "productive": 9.0},
+    }  # fmt: skip
+    history = part(len(texts), faults) | {"holders": [[40, n, text, text] for n, text in enumerate(texts)]}
     jobs.add("digits", job, history, events=told, lines="\n".join(texts))
     seen = opening("digits")
     page = seen.open()
@@ -93,7 +99,7 @@ def test_no_text_of_a_job_is_markup(jobs: Jobs, opening: Opening) -> None:
     for summary in page.locator("details.fault summary").all():
         summary.click()
     page.locator("#member-rows button").first.click()
-    page.wait_for_function("document.getElementById('lines').textContent.includes('onerror')")
+    seen.shows("#lines", "onerror")
     page.hover("canvas", position={"x": 200, "y": 60}, force=True)
     elements = "img, iframe, object, video, marquee, form:not(dialog form), base, math, script:not([src])"
     assert page.locator(f"main :is({elements}), aside :is({elements})").count() == 0
@@ -114,11 +120,11 @@ def test_a_name_with_markup_an_old_token_and_a_job_that_is_not_there_are_sentenc
     jobs.add("digits", status(2))
     seen = opening("digits")
     page = seen.open("#/job/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
-    page.wait_for_function("document.getElementById('trouble').textContent.includes('not found')")
+    seen.shows("#trouble", "not found")
     old = opening(address=f"{seen.origin}/?token=old")
     assert "session is over" in old.open().inner_text("body")
     page.goto(f"{seen.origin}/#/job/digits")
-    page.wait_for_function("document.getElementById('sentence').textContent.includes('digits has succeeded')")
+    seen.shows("#sentence", "digits has succeeded")
     page.context.clear_cookies()
     page.reload()
     assert "session is over" in page.inner_text("body")
@@ -134,10 +140,10 @@ def test_a_server_that_ends_makes_the_page_old_and_it_comes_back(jobs: Jobs, ope
     jobs.add("digits", status(2))
     seen = opening("digits")
     page = seen.open()
-    page.wait_for_function("document.getElementById('sentence').textContent.includes('digits has succeeded')")
+    seen.shows("#sentence", "digits has succeeded")
     page.context.set_offline(True)
     seen.serving[0]()  # type: ignore[attr-defined]
-    page.wait_for_function("document.getElementById('trouble').textContent.includes('lost since')")
+    seen.shows("#trouble", "lost since")
     assert "What is shown is as of" in page.inner_text("#trouble")
     assert page.locator("#account-rows tr").count() == 4
 
@@ -145,19 +151,20 @@ def test_a_server_that_ends_makes_the_page_old_and_it_comes_back(jobs: Jobs, ope
 def test_a_running_job_whose_master_is_away_says_how_old_its_data_are(jobs: Jobs, opening: Opening) -> None:
     jobs.add("digits", status(2, phase="running", exit_code=None))
     jobs.runs("digits")
-    page = opening("digits").open()
-    page.wait_for_function("document.getElementById('trouble').textContent.includes('does not answer')")
+    seen = opening("digits")
+    page = seen.open()
+    seen.shows("#trouble", "does not answer")
     assert page.inner_text("#sentence").startswith("digits is running")
 
 
 @pytest.mark.parametrize("members", [0, 1, 10_000])
 def test_jobs_of_any_size_are_shown(jobs: Jobs, opening: Opening, members: int) -> None:
     empty = {"members": [], "time": {}, "step": 0, "goodput": None, "phase": "pending", "exit_code": None}
-    jobs.add("digits", status(members) if members else status(1, **empty), *([part(4, [])] if members else []))
+    jobs.add("digits", status(members) if members else status(1) | empty, *([part(4, [])] if members else []))
     seen = opening("digits")
     page = seen.open()
-    page.wait_for_function("document.getElementById('sentence').textContent.startsWith('digits')")
-    page.wait_for_function("document.getElementById('member-count').textContent !== ''")
+    seen.shows("#sentence", "digits")
+    seen.shows("#member-count", "200 of 10,000" if members > 200 else str(members or "No members yet."))
     assert page.locator("#member-rows tr").count() == min(members, 200)
     seen.is_quiet()
 
@@ -170,7 +177,7 @@ def test_a_large_job_is_redrawn_as_it_changes(jobs: Jobs, opening: Opening) -> N
     page.wait_for_selector("#timeline canvas")
     page.wait_for_selector("#member-rows tr:nth-child(200)")
     (folder / "status.json").write_text(json.dumps(status(512, step=20_001)))
-    page.wait_for_function("document.getElementById('figures').textContent.includes('20,001')")
+    seen.shows("#figures", "20,001")
     assert page.locator("#member-rows tr").count() == 200
     seen.is_quiet()
 

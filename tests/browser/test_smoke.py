@@ -14,7 +14,7 @@ def test_a_job_with_its_time_timeline_members_faults_and_events(jobs: Jobs, open
     jobs.add("digits", status(4), part(4, [fault(1000.0), hang(2000.0, ranks=4)]), events=events(), lines="loss 0.5\n")
     seen = opening("digits")
     page = seen.open()
-    page.wait_for_function("document.getElementById('sentence').textContent.includes('digits has succeeded')")
+    seen.shows("#sentence", "digits has succeeded")
     assert page.locator("#account-rows tr").count() == 4
     assert page.locator("#member-rows tr").count() == 4
     assert page.locator("details.fault").count() == 2
@@ -23,7 +23,7 @@ def test_a_job_with_its_time_timeline_members_faults_and_events(jobs: Jobs, open
     page.locator("details.fault").first.locator("summary").click()
     assert "ALLREDUCE number 812" in page.locator("details.fault").first.inner_text()
     page.get_by_role("button", name="worker-0", exact=True).click()
-    page.wait_for_function("document.getElementById('lines').textContent.includes('loss 0.5')")
+    seen.shows("#lines", "loss 0.5")
     assert "worker-0" in page.locator("#panel-title").inner_text()
     assert page.evaluate("document.activeElement.id") == "panel-title"
     page.keyboard.press("Escape")

@@ -116,7 +116,7 @@ class Server:
         try:
             found = await asyncio.to_thread(ask, request.match_info["job"], request.match_info["member"])
         except UserError as error:
-            return refused(502, page.cleaned(f"{error.message}."))
+            found = {"problem": f"{error.message}."}  # an ended job is no error of the page
         return web.json_response(page.cleaned(found))
 
     # -- orders -----------------------------------------------------------------------------------------------------
