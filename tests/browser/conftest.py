@@ -19,7 +19,7 @@ from tests.unit.report.documents import at
 from tests.waiting import DEADLINE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE = 9000
+PATIENCE = 1000 * DEADLINE
 """Milliseconds until a wait for the page is a failure."""
 
 
@@ -68,8 +68,9 @@ class Watched:
         assert not self.complaints
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Ends with the module: while playwright's blocking API is in use, no other test of the process may run a loop."""
     if CHROMIUM is None:
         pytest.skip("no chromium (Debian: apt install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from outrider.report.faults import EFFECT, Shown
+from outrider.report.job import OVER
 
 Status = Mapping[str, Any]
 
 
 def to_do(status: Status, faults: Sequence[Shown]) -> str:
     """The most urgent thing to do, of those that are known."""
-    found = (maker(status, faults) for maker in MAKERS)
+    is_over = status.get("phase") in OVER
+    found = (maker(status, faults) for maker in (MAKERS[:1] if is_over else MAKERS))
     return next((sentence for sentence in found if sentence), "")
 
 

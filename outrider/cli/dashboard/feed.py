@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,7 @@ class JobFeed:
         self._history: tuple[float, Job | None, list[list[float]]] = (float("-inf"), None, [])
         self._keys: dict[str, None] = {}
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self) -> AsyncGenerator[Message]:
         """What is new, from everything that is known on; ends if the job is gone."""
         self._listeners += 1
         if self._reading is None or self._reading.done():
@@ -86,6 +86,12 @@ class JobFeed:
                     await self._changed.wait()
         finally:
             self._listeners -= 1
+
+    async def close(self) -> None:
+        """Ends the reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
         while self._listeners:
@@ -149,7 +155,7 @@ class JobsFeed:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self) -> AsyncGenerator[Message]:
         before = ""
         while True:
             begin = time.monotonic()
@@ -178,6 +184,9 @@ class Feeds:
                 del self._jobs[next(iter(self._jobs))]
             self._jobs[job] = JobFeed(self._source, job)
         return self._jobs[job]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(feed.close() for feed in self._jobs.values()))
 
     def all(self) -> JobsFeed:
         return JobsFeed(self._source)

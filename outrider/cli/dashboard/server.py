@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -64,6 +64,7 @@ class Server:
         finally:
             self._closing.set()
             await runner.cleanup()
+            await self._feeds.close()
 
     # -- the page ---------------------------------------------------------------------------------------------------
     async def _index(self, request: web.Request) -> web.Response:
@@ -84,26 +85,28 @@ class Server:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         return await self._streamed(request, self._feeds.of(request.match_info["job"]).messages())
 
-    async def _streamed(self, request: web.Request, messages: AsyncIterator[Message]) -> web.StreamResponse:
+    async def _streamed(self, request: web.Request, messages: AsyncGenerator[Message]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         response.headers.update(self.access.headers)
         await response.prepare(request)
-        waiting: asyncio.Future[Message] | None = None
+        closing = asyncio.ensure_future(self._closing.wait())
+        following = asyncio.ensure_future(anext(messages))
         try:
-            while not self._closing.is_set():
-                waiting = waiting or asyncio.ensure_future(anext(messages))
-                done, _ = await asyncio.wait({waiting}, timeout=QUIET)
-                if not done:
+            while not closing.done():
+                await asyncio.wait({following, closing}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
                     await response.write(b":\n\n")
                     continue
-                name, text = waiting.result()
-                waiting = None
+                name, text = following.result()
+                following = asyncio.ensure_future(anext(messages))
                 await response.write(f"event: {name}\ndata: {text}\n\n".encode())
         except (StopAsyncIteration, ConnectionError):
             pass
         finally:
-            if waiting is not None:
-                waiting.cancel()
+            closing.cancel()
+            following.cancel()
+            await asyncio.wait({closing, following})
+            await messages.aclose()
         return response
 
     async def _stack(self, request: web.Request) -> web.Response:
