@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
@@ -28,6 +29,8 @@ from outrider.master.service.refused_connections import RefusalLog
 from outrider.master.service.settings import Settings
 from outrider.master.service.sidecars import Sidecars, TokenDoor
 from outrider.master.service.status_files import Records
+from outrider.master.service.telemetry.connecting import connected
+from outrider.master.service.telemetry.job import Telemetry
 from outrider.runtime import logs
 from outrider.runtime.http import HttpServer
 from outrider.runtime.journal import Journal
@@ -55,7 +58,8 @@ def main() -> int:
     logs.set_up(settings.log, "master")
     try:
         lease = Lease(settings.folder)
-        return uvloop.run(serve(settings, lease.term))
+        with connected(os.environ) as telemetry:
+            return uvloop.run(serve(settings, lease.term, telemetry))
     except LeaseHeld as error:
         log.error("%s", error)
         return LEASE_HELD
@@ -67,7 +71,7 @@ def main() -> int:
         return ADDRESS_TAKEN
 
 
-async def serve(settings: Settings, term: int) -> int:
+async def serve(settings: Settings, term: int, telemetry: Telemetry | None = None) -> int:
     journal = Journal(settings.folder / "journal.txt")
     pump = Pump(CORE, new(settings.spec), journal)
     records = Records(settings.folder)
@@ -76,6 +80,7 @@ async def serve(settings: Settings, term: int) -> int:
     sidecars = Sidecars(settings.keys, door, RefusalLog())
     platform = LocalPlatform(settings.node_socket, pump.put)
     effects = MasterEffects(pump.put, pump.stop, sidecars, platform, records)
+    effects.telemetry = telemetry.of_job(lambda: pump.state) if telemetry is not None else None
     pump.put(Began(term, settings.spec, records.saved_status(), time.time()))
     pump.drain_before_judging(sidecars.drain)
     _listen_to_the_platform(settings, pump)

@@ -52,6 +52,7 @@ from outrider.master.kubernetes.pods_by_job import PodsByJob
 from outrider.master.kubernetes.refusals import Refusals
 from outrider.master.kubernetes.status_writer import JobRecord
 from outrider.master.service.sidecars import Denied, ForGood, HandsOff, Sidecars
+from outrider.master.service.telemetry.job import Telemetry
 from outrider.wire.ids import JobName
 from outrider.wire.messages.membership import Hello
 
@@ -86,6 +87,7 @@ class Fleet:
         self._patterns = JudgedPatterns(self._background, lambda job: self._job_changed("MODIFIED", job))
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self.sidecars: Sidecars | None = None
+        self.telemetry: Telemetry | None = None
         self.running: dict[JobName, RunningJob] = {}
         self.attempts = Attempts(term, self.leadership, begin_again, self._turn_away)
         self._waiting: dict[JobName, Document] = {}
@@ -266,12 +268,7 @@ class Fleet:
             self._start(key, job, attempt, accepted, wrong)
 
     def _start(
-        self,
-        key: JobName,
-        job: Document,
-        attempt: int = 0,
-        accepted: Document | None = None,
-        wrong: Sequence[str] = (),
+        self, key: JobName, job: Document, attempt: int = 0, accepted: Document | None = None, wrong: Sequence[str] = ()
     ) -> None:
         assert self.sidecars is not None
         namespace = job["metadata"]["namespace"]
@@ -280,6 +277,7 @@ class Fleet:
             self.leadership.is_held, attempt, self._nodes.of, self._modes.of(key, job), self._orders.get(key, 1),
             partial(self._serve, key), self._limits, accepted, wrong, self._budgets, self._shares.beginning(namespace),
         )  # fmt: skip
+        running.export_to(self.telemetry)
         self.running[key] = running
         self._refusals.forget(key)
         if self._pods.are_listed:

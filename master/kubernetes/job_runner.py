@@ -43,6 +43,7 @@ from outrider.master.kubernetes.status_writer import JobRecord
 from outrider.master.service.core_driver import CORE
 from outrider.master.service.effects import MasterEffects
 from outrider.master.service.sidecars import Sidecars
+from outrider.master.service.telemetry.job import Telemetry
 from outrider.runtime.journal import Journal, Shelf
 from outrider.runtime.pump import Pump
 
@@ -145,6 +146,10 @@ class RunningJob:
     def next_order(self) -> int:
         """The first unused order number."""
         return max(part.next_order for part in (self.state, *job_kinds.parts(self.state)))
+
+    def export_to(self, telemetry: Telemetry | None) -> None:
+        """Exports the job's recoveries and Events from now on."""
+        self.effects.telemetry = None if telemetry is None else telemetry.of_job(lambda: self.state)
 
     def candidate(self) -> Candidate:
         """The job's entry in the queue for room in the cluster."""

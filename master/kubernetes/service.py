@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -39,6 +40,8 @@ from outrider.master.kubernetes.webhook.injection_policy import has_native_sidec
 from outrider.master.service.exit_codes import WRONG_SETTING
 from outrider.master.service.refused_connections import RefusalLog
 from outrider.master.service.sidecars import Sidecars
+from outrider.master.service.telemetry.connecting import connected
+from outrider.master.service.telemetry.job import Telemetry
 from outrider.runtime import logs
 from outrider.runtime.curve_keys import KeyPair
 from outrider.runtime.settings import Environment, WrongSetting
@@ -58,10 +61,13 @@ def main(environment: Environment) -> int:
         print(f"outrider master: {error}", file=sys.stderr)
         return WRONG_SETTING
     logs.set_up(settings.log, "webhook" if settings.serves == WEBHOOK else "master")
-    return uvloop.run(webhook_service.serve(settings) if settings.serves == WEBHOOK else serve(settings))
+    if settings.serves == WEBHOOK:
+        return uvloop.run(webhook_service.serve(settings))
+    with connected(os.environ) as telemetry:
+        return uvloop.run(serve(settings, telemetry))
 
 
-async def serve(settings: Settings) -> int:
+async def serve(settings: Settings, telemetry: Telemetry | None = None) -> int:
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def end(code: int) -> None:
@@ -74,7 +80,7 @@ async def serve(settings: Settings) -> int:
     await health.start(settings.http_port)
     of_lease = api.apart()
     lease = Lease(of_lease, LEASE, settings.namespace, settings.identity)
-    serving = asyncio.ensure_future(_serve(api, settings, lease, health, end))
+    serving = asyncio.ensure_future(_serve(api, settings, lease, health, end, telemetry))
     serving.add_done_callback(lambda task: _report(task, end))
     try:
         return await ended
@@ -96,7 +102,8 @@ def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
         end(1)
 
 
-async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None]) -> None:
+async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None],
+                 telemetry: Telemetry | None) -> None:  # fmt: skip
     keys = await until_it_answers(
         lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "reading the sidecars' key", log
     )
@@ -106,6 +113,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
         term = await _acquire(api, settings, lease, keys)
         limits = Limits(settings.max_members)
         fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits, settings.namespaces)
+        fleet.telemetry = telemetry
         leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health, term))
         keeping = asyncio.ensure_future(lease.keep())
         try:

@@ -31,6 +31,7 @@ from outrider.master.core.events import Event, MemberProbed, StatusSaved
 from outrider.master.service import sidecar_probe
 from outrider.master.service.platform import Keeper, Platform
 from outrider.master.service.sidecars import Sidecars
+from outrider.master.service.telemetry.job import JobTelemetry
 from outrider.runtime.logs import announce
 from outrider.runtime.rate_limit import RateLimit
 from outrider.wire.ids import MemberId
@@ -59,6 +60,8 @@ class MasterEffects:
     lines: RateLimit = field(default_factory=lambda: RateLimit(LINES, LINES_A_SECOND, LINES, LINES_A_SECOND))
     """Rate limit of the job's log lines: all jobs share the log, which the kubelet truncates."""
     left_out: int = 0
+    telemetry: JobTelemetry | None = None
+    """Traces and logs of the job over OpenTelemetry; None if none are exported."""
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
         match action:
@@ -96,6 +99,8 @@ class MasterEffects:
             case EndJob(exit_code, _, reason):
                 self._log("EndJob", f"the job ends with exit code {exit_code}: {reason}", "normal")
                 self.platform.ended(exit_code)
+                if self.telemetry is not None:
+                    self.telemetry.ended(action)
                 self.stop(0)
             case _:
                 assert_never(action)
@@ -115,6 +120,8 @@ class MasterEffects:
             action.kind, action.reason, action.severity, member=action.member or "", generation=generation, **detail
         )
         self.records.add(action.kind, action.reason, action.severity, action.member, generation, detail)
+        if self.telemetry is not None:
+            self.telemetry.announced(action)
 
     def _log(self, kind: str, reason: str, severity: str, **detail: str) -> None:
         shown = {"job": self.job, **detail}

@@ -293,8 +293,8 @@ def _follow_the_others(state: State, seat: Seat, process: Process) -> None:
         return
     if progress.high_step_at is not None and progress.high_step_generation == process.generation:
         _extended(seat, progress.high_step_at)
-    told = (each for each in state.account.seats.values() if each.told_of == process.generation)
-    known = max(told, key=lambda each: each.track.end, default=None)
+    heard = (each for each in state.account.seats.values() if each.told_of == process.generation)
+    known = max(heard, key=lambda each: each.track.end, default=None)
     if known is None:
         return
     process.doing = ""

@@ -147,7 +147,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
         state.counters.note_fault(fault)
         begin = until
     if verdict == UNKNOWN:
-        state.message = "training went on from an unknown step"  # `generation.resume` has reported it
+        state.message = "training continued from an unknown step"  # `generation.resume` has reported it
     elif verdict == OVER:
         _announce_caught_up(state, world, open_faults[-1], total, step)
     else:
@@ -164,7 +164,7 @@ def note_cost(state: State, fault: Fault, at: float) -> None:
 
 def _announce_recovery(state: State, faults: list[Fault], total: float, step: int, *, had_trained: bool) -> None:
     cause = faults[-1].kind if len(faults) == 1 else f"{len(faults)} faults"
-    state.message = f"training went on at step {step}" if had_trained else "training has started"
+    state.message = f"training continued at step {step}" if had_trained else "training has started"
     state.announce(
         "Recovered",
         f"Training is past step {step - 1}, where it was before {cause}: {exactly(total)} were lost"
@@ -181,7 +181,7 @@ def _stages_ms(fault: Fault) -> tuple[tuple[str, str], ...]:
 
 
 def _announce_caught_up(state: State, world: World, fault: Fault, total: float, step: int) -> None:
-    state.message = f"training went on at step {step} after it had started over"
+    state.message = f"training continued at step {step} after it had started over"
     state.announce(
         "CaughtUp",
         f"Training is past step {step - 1} again, where it was before {fault.kind}: "

@@ -1,4 +1,4 @@
-"""Who may use the dashboard: only a browser that was given the address with its token, and only its own page.
+"""Who may use the dashboard: a browser that was given the address with its token, on its page.
 
 The server listens on loopback, but other users of the machine, and pages of other sites in the user's browser, reach
 that too. So each request must name a host of this server (against DNS rebinding), come from its own page (against

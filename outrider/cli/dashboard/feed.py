@@ -1,6 +1,6 @@
-"""Reads the documents of a job for as long as a page shows it, once for all pages, and keeps the newest.
+"""Reads a job's documents while a page shows it, once for all pages, and keeps the newest.
 
-A slow or absent master delays its own job's pages alone, and they are told how old their data are.
+A slow or absent master delays the pages of its own job alone, and they show how old their data are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ TIMELINE_EVERY = 2.0
 """Seconds between two readings of the history."""
 SHARE = 4.0
 """The time between two readings is at least so many times what one takes: a large job costs no whole core."""
-OLD = 5.0
-"""Seconds without an answer after which the page is told."""
 FIRST_EVENTS = 200
 ENDED_EVERY = 10.0
 Message = tuple[str, str]
@@ -49,7 +47,7 @@ class Newest:
 
 
 class JobFeed:
-    """One job. Its readings go on while somebody listens."""
+    """One job; it is read while a page listens."""
 
     def __init__(self, source: Source, job: str) -> None:
         self._source, self._job = source, job

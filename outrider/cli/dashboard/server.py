@@ -119,7 +119,7 @@ class Server:
         try:
             found = await asyncio.to_thread(ask, request.match_info["job"], request.match_info["member"])
         except UserError as error:
-            found = {"problem": f"{error.message}."}  # an ended job is no error of the page
+            found = {"problem": f"{error.message}."}  # such as that the job has ended: not an error of the page
         return web.json_response(page.cleaned(found))
 
     # -- orders -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""What the dashboard reads and orders: on this machine from masters and job folders, in a cluster by the user's rights.
+"""What the dashboard reads and orders, here of this machine's jobs.
+
+For those of a cluster: `elasticjobs`.
 
 Every method blocks, makes its requests once, and raises UserError if it fails; the server calls them on threads.
 """

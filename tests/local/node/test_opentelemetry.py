@@ -1,0 +1,78 @@
+"""A real job exports to a real collector (Rotel, from a wheel), which decodes the protobuf and shows what it got."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outrider.runtime.ports import find_port
+from tests.local.training import Training, kill, one_job, pids, until
+
+pytestmark = pytest.mark.slow
+rotel = pytest.importorskip("rotel", reason="needs the collector Rotel (its wheels are for x86-64 Linux)")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Collector:
+    """Rotel, which writes all that it gets into its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.endpoint = f"http://127.0.0.1:{(port := find_port())}"
+        self._log = folder / "collector.log"
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(Path(rotel.__file__).parent / "rotel-agent"), "start", "--exporter", "blackhole",
+                 "--otlp-http-endpoint", f"127.0.0.1:{port}", "--otlp-grpc-endpoint", f"127.0.0.1:{find_port()}",
+                 "--debug-log", "traces", "--debug-log", "logs", "--debug-log-verbosity", "detailed"],
+                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        until(lambda: "Starting Rotel" in self.text(), self.text)
+
+    def text(self) -> str:
+        return ANSI.sub("", self._log.read_text(errors="replace"))
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    found = Collector(tmp_path)
+    yield found
+    found.close()
+
+
+def lose_a_rank_and_end(job: Training) -> None:
+    restart, world = job.training(2)
+    kill(pids(world)[1])
+    job.training(2, after=restart)
+    job.event("Recovered", 0)
+    job.end_well()
+
+
+def test_a_recovery_of_a_real_job_reaches_a_collector_as_a_trace_and_its_events_as_logs(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    with one_job(tmp_path, "--nnodes", "2", "--nproc-per-node", "1") as job:
+        lose_a_rank_and_end(job)
+    names = ("recovery", "detect", "stop", "wait", "agree", "new_step")
+    until(lambda: all(re.search(rf"Name *: {name}$", collector.text(), re.M) for name in names), collector.text)
+    text = collector.text()
+    assert "EventName: outrider.JobSucceeded" in text, "the last Event of the job was sent before the master ended"
+    recovered = text[text.index("EventName: outrider.Recovered") :]
+    found = re.search(r"Trace ID *: ([0-9a-f]{32})", recovered)
+    assert found is not None
+    assert text.count(found[1]) > len(names), "each span and the Events of the recovery have the same trace"
+
+
+def test_a_job_whose_collector_is_away_ends_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{find_port()}")
+    with one_job(tmp_path, "--nnodes", "2", "--nproc-per-node", "1") as job:
+        lose_a_rank_and_end(job)
+        assert "The collector took not all" in (job.job_folder / "master.log").read_text()
