@@ -86,7 +86,7 @@ const Timeline = (() => {
     return `Rank index ${row.label}${who}: ${cause || "not part of the job"}, ${when}${of}.`;
   }
 
-  /** Calls `paint(cause, x, y, width, height)` for each visible span; what lasts less than a pixel comes last. */
+  /** Calls `paint(cause, x, y, width, height, isShort)` for each visible span; what lasts less than a pixel comes last. */
   function painted(list, view, box, paint) {
     const height = box.height / (view.last - view.first), scale = box.width / (view.to - view.from), short = [];
     const gap = height > 8 ? 1 : 0, top = (number) => box.top + Math.round((number - view.first) * height);
@@ -99,7 +99,7 @@ const Timeline = (() => {
         if (width < 1) short.push(drawn); else paint(...drawn);
       }
     }
-    for (const drawn of short) paint(...drawn);
+    for (const drawn of short) paint(...drawn, true);
   }
 
   // -- the page ------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ const Timeline = (() => {
       const colours = data.causes.map(([, name]) => named(name.slice(2)));
       context.scale(ratio, ratio);
       context.font = "12px system-ui, sans-serif";
-      painted(list, view, b, (cause, x, y, width, tall) => { context.fillStyle = colours[cause]; context.fillRect(x, y, width, tall); });
+      paint(context, b, colours);
       axis(context, b, named); labels(context, b, named);
       context.strokeStyle = named("text"); context.globalAlpha = 0.55;
       for (const [at] of data.generations) if (inside(at)) line(context, Math.round(xOf(at, b)) + 0.5, b.top, total);
@@ -133,6 +133,17 @@ const Timeline = (() => {
       for (const [at, , , index] of data.faults) if (inside(at)) mark(context, xOf(at, b), b, index);
       if (cursor && !drag) { context.strokeStyle = named("accent"); line(context, cursor.x, b.top, total); }
       if (drag) { context.strokeStyle = named("accent"); context.strokeRect(drag.x, drag.tall ? drag.y : b.top, cursor.x - drag.x, drag.tall ? cursor.y - drag.y : b.height); }
+    }
+
+    /** Fills the spans of each colour at once, which is much faster than one after the other. */
+    function paint(context, b, colours) {
+      const paths = new Map();
+      painted(list, view, b, (cause, x, y, width, tall, isShort) => {
+        const key = `${isShort ? "short" : "long"} ${cause}`;
+        if (!paths.has(key)) paths.set(key, [cause, new Path2D()]);
+        paths.get(key)[1].rect(x, y, width, tall);
+      });
+      for (const [cause, path] of paths.values()) { context.fillStyle = colours[cause]; context.fill(path); }
     }
 
     function line(context, x, from, to) { context.beginPath(); context.moveTo(x, from); context.lineTo(x, to); context.stroke(); }

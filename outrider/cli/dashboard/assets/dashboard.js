@@ -52,10 +52,14 @@
     if (isFirst && !document.hidden) requestAnimationFrame(drawn);
   }
 
+  /** One kind in each frame, so that no frame takes long. */
   function drawn() {
-    const all = [...waiting.values()];
-    waiting = new Map();
-    for (const draw of all) draw();
+    const next = waiting.entries().next();
+    if (next.done) return;
+    const [name, draw] = next.value;
+    waiting.delete(name);
+    if (waiting.size) requestAnimationFrame(drawn);
+    draw();
   }
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden && waiting.size) requestAnimationFrame(drawn); });
