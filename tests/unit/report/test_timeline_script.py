@@ -64,4 +64,4 @@ def test_what_is_shorter_than_a_pixel_is_painted_last() -> None:
         "(...each) => found.push(each)); return found;})()"
     )
     assert [each[0] for each in painted] == [0, 1, 0, 2]
-    assert painted[-1] == [2, 0, 0, 1, 9]
+    assert painted[-1] == [2, 0, 0, 1, 9, True]

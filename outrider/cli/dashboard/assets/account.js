@@ -2,7 +2,7 @@
 "use strict";
 const Account = (() => {
   const {make, text, attribute, keyed, seconds, percent, isNumber, onAxis, byId} = Dom;
-  const COLOUR = /^c-[a-z_]+$/;
+  const FEW = 30, COLOUR = /^c-[a-z_]+$/;
   const colour = (piece) => COLOUR.test(piece.colour) ? piece.colour : "c-other";
 
   /** Draws pieces as parts of a bar. */
@@ -49,8 +49,31 @@ const Account = (() => {
     return found;
   }
 
-  function overTime(samples) {
-    const list = shares(samples.filter((each) => each.every(isNumber))), svg = byId("over"), range = byId("over-range");
+  /** Cumulative samples, as above, from the timeline's rows: of a short job, which has few samples of its own. */
+  function sampled(data, count = 120) {
+    const productive = data.causes.findIndex(([name]) => name === "productive"), step = Math.max(1, data.end / count);
+    const made = new Array(count + 1).fill(0), wall = new Array(count + 1).fill(0);
+    for (const [, seats, flat, end] of data.rows) {
+      const weight = seats.reduce((sum, [first, last]) => sum + last - first + 1, 0) || 1;
+      let at = 0;
+      for (let i = 0; i < flat.length; i += 2) {
+        at += flat[i];
+        const until = i + 2 < flat.length ? at + flat[i + 2] : end, name = data.causes[flat[i + 1]][0];
+        if (!name) continue;
+        for (let bin = Math.floor(at / step); bin < count && bin * step < until; bin++) {
+          const shared = weight * (Math.min(until, (bin + 1) * step) - Math.max(at, bin * step));
+          wall[bin + 1] += shared;
+          if (flat[i + 1] === productive) made[bin + 1] += shared;
+        }
+      }
+    }
+    for (let bin = 1; bin <= count; bin++) { made[bin] += made[bin - 1]; wall[bin] += wall[bin - 1]; }
+    return made.map((each, bin) => [data.began + bin * step / 10, each / 10, wall[bin] / 10]);
+  }
+
+  function overTime(samples, timeline) {
+    const known = samples.filter((each) => each.every(isNumber)), svg = byId("over"), range = byId("over-range");
+    const list = shares(known.length < FEW && timeline ? sampled(timeline) : known);
     if (!list.length) { svg.replaceChildren(); text(range, "There are no samples yet: one is taken each minute."); return; }
     const from = list[0][0], until = list[list.length - 1][1], span = until - from;
     const x = (at) => (1000 * (at - from) / span).toFixed(1), y = (share) => (200 - 200 * share).toFixed(1);
@@ -63,6 +86,6 @@ const Account = (() => {
     text(range, `${onAxis(from, span)} to ${onAxis(until, span)}; last ${percent(last)}`);
   }
 
-  return {bar, key, show, overTime, shares, dot, colour};
+  return {bar, key, show, overTime, shares, sampled, dot, colour};
 })();
 if (typeof module !== "undefined") module.exports = Account;

@@ -107,7 +107,7 @@
     text(byId("message"), found.message); show(byId("message"), Boolean(found.message));
     figures(found);
     Orders.set(found.job, found.may || {}, found.members_wanted, send);
-    Account.show(found.account); Account.overTime(found.over_time || []);
+    Account.show(found.account); Account.overTime(found.over_time || [], timeline);
     const numbers = Object.entries(found.metrics || {});
     show(byId("log"), numbers.length > 0);
     keyed(byId("numbers"), numbers, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
@@ -135,6 +135,7 @@
     show(root, has); show(byId("no-timeline"), !has);
     if (!has) return;
     timeline = data;
+    if (document_) Account.overTime(document_.over_time || [], timeline);
     if (update) update(data); else {
       root.replaceChildren(byId("timeline-parts").content.cloneNode(true));
       const clock = (unix, isShort) => isShort ? Dom.onAxis(unix, timeline.end / 10) : moment(unix);
