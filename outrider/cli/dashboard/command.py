@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 
@@ -63,4 +64,4 @@ async def _serve(source: Source, job: str | None, port: int, lifeline: bool) -> 
             sys.stdout.flush()
             await stopped.wait()
     except OSError as refusal:
-        raise UserError(f"--port {port}: must be free on 127.0.0.1 ({refusal.strerror})") from refusal
+        raise UserError(f"--port {port}: must be free on 127.0.0.1 ({os.strerror(refusal.errno or 0)})") from refusal
