@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gc
 import re
 import resource
 from collections.abc import Callable, Iterator
@@ -86,11 +87,13 @@ def _bounded_memory(path: Path) -> Iterator[None]:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     most = used + MORE_MEMORY if hard == resource.RLIM_INFINITY else min(used + MORE_MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    gc.disable()  # else it looks through what fills the memory again and again
     try:
         yield
     except MemoryError:
         raise UserError(f"{path} cannot be replayed: it takes more than {MORE_MEMORY >> 30} GiB of memory") from None
     finally:
+        gc.enable()
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
