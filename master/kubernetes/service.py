@@ -103,7 +103,7 @@ def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
 
 
 async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None],
-                 telemetry: Telemetry | None) -> None:  # fmt: skip
+                 telemetry: Telemetry | None = None) -> None:  # fmt: skip
     keys = await until_it_answers(
         lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "reading the sidecars' key", log
     )

@@ -34,7 +34,7 @@ GROUPS = {
     "Checkpoints": ("checkpoint_memory", "checkpoint_path", "migration_dir", "save_signal", "atomic_save"),
     "Data": ("elastic_data", "keep_global_batch"),
     "Scaling": ("scaling", "metrics"),
-    "Output": ("log_dir", "quiet", "verbose", "log_json"),
+    "Output": ("log_dir", "dashboard", "quiet", "verbose", "log_json"),
     "Parameter servers": ("ps", "workers", "chief", "evaluator"),
     "Testing": ("chaos", "isolate", "member_cpus", "member_memory"),
 }  # fmt: skip

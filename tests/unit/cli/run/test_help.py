@@ -10,7 +10,7 @@ import click
 import pytest
 
 from outrider.cli.flags import flags_of
-from outrider.cli.main import COMMANDS, main
+from outrider.cli.main import COMMANDS, IN_FOLDERS, main
 from outrider.cli.run.command import run
 from outrider.cli.run.request import GROUPS, Request
 
@@ -64,7 +64,7 @@ def test_the_help_has_a_heading_for_each_group() -> None:
 
 @pytest.mark.parametrize("path", sorted(COMMANDS))
 def test_no_flag_has_more_than_two_lines_of_help(path: str) -> None:
-    module = f"{path}.command" if path in ("run", "chaos") else f"commands.{path}"
+    module = f"{path}.command" if path in IN_FOLDERS else f"commands.{path}"
     command = getattr(importlib.import_module(f"outrider.cli.{module}"), path)
     for name, each in commands(command, path).items():
         text = help_of(each, name)
