@@ -271,11 +271,16 @@ def refuse_used_port(state: State, member: Member) -> None:
 
 
 def give_up_waiting(state: State, number: str) -> None:
-    """Continues without the members that have not stopped within all grace periods."""
+    """Continues without the members that have not stopped within all grace periods, of those that could.
+
+    A member that was cut off has all of them from the moment at which it could receive the Stop: it may still save.
+    """
     world = state.world
     if world is None or state.stage != STOPPING or str(world.generation.number) != number:
         return
-    for member_id in sorted(world.waiting):
+    ends = {member_id: orders.stops_until(state, member_id) for member_id in world.waiting}
+    late = {member_id: at for member_id, at in ends.items() if at > state.now + 1e-6}
+    for member_id in sorted(world.waiting - late.keys()):
         state.announce(
             "StopOverdue",
             f"{member_id} has not ended the processes of generation {world.generation} within all grace periods; the "
@@ -283,5 +288,7 @@ def give_up_waiting(state: State, number: str) -> None:
             member_id,
             warning=True,
         )
-    world.waiting.clear()
+    world.waiting.intersection_update(late)
+    if late:
+        state.deadlines.set(("stop", number), min(late.values()))
     readiness.stir(state)

@@ -77,6 +77,12 @@ def await_stopped(state: State, member: Member) -> None:
         state.deadlines.set(("unended", member.id), state.now + longest_stop(state.spec) + UNENDED)
 
 
+def stops_until(state: State, member_id: MemberId) -> float:
+    """The moment at which a member's time to carry out its pending Stops is over; -inf if it has none."""
+    at = state.deadlines.at(("unended", member_id))
+    return float("-inf") if at is None else at - UNENDED
+
+
 def drop_starts(state: State, member: Member, generation: Generation) -> None:
     """Drops Starts up to this generation: the member has started it, or should not start it any more."""
     _drop(state, member, lambda message: isinstance(message, Start) and message.generation <= generation)

@@ -57,6 +57,23 @@ def test_a_member_has_the_whole_time_of_a_stop_from_the_connection_on_which_it_r
     assert play.deleted() == ["worker-1"]
 
 
+def test_no_generation_starts_while_a_member_that_was_cut_off_still_has_time_to_stop() -> None:
+    """It may be saving: another generation beside it would write the same checkpoint."""
+    play = running(2)
+    play.creates_pods = False
+    play["worker-1"].stubborn = True
+    cut_off(play, "worker-1")
+    play.crash("worker-0")
+    play.run(0.5)
+    cut_off(play, "worker-0")
+    play.run(LONGEST_STOP / 2)
+    for member in ("worker-0", "worker-1"):
+        link_again(play, member)
+    play.run(LONGEST_STOP - 1)
+    assert not play.announced("StopOverdue")
+    play.until(lambda: bool(play.announced("StopOverdue")))
+
+
 def test_a_member_that_only_its_peers_reach_is_not_deleted_for_a_stop_that_it_cannot_receive() -> None:
     """The master sees a working connection: the network has only lost what was sent."""
     play = running(4)
