@@ -10,6 +10,7 @@ from typing import Any
 from outrider.master.core.actions import SaveHistory
 from outrider.master.core.history import document
 from outrider.master.core.ps.state import ROLES, PsState
+from outrider.master.core.ps.task_adapter import OF_THE_JOB
 from outrider.master.core.state.history import CASES, EVENTS, GENERATIONS, HOLDERS
 from outrider.master.core.state.job import ENDED
 
@@ -38,7 +39,7 @@ def part(job: PsState, now: float) -> dict[str, Any]:
         place, later = places.get(task.key), round(10 * (task.state.began_at - began))
         rows = document.rows(task.state, now, most_spans=most_spans)
         found["faults"] += [fault | {"rank_index": place, "ranks": []} for fault in rows["faults"]]
-        found["events"] += rows["events"]
+        found["events"] += [event for event in rows["events"] if event[1] not in OF_THE_JOB]
         if place is None:
             continue
         for track in rows["tracks"]:
