@@ -53,14 +53,16 @@ def time_account(document: Mapping[str, Any], most: int = 5) -> str:
     return ", ".join(f"{cause} {percent(-share)}" for _, share, cause in rows[:most] if -share >= 0.01)
 
 
+def outcome(status: Mapping[str, Any]) -> str:
+    """What a job does or how it ended: `digits is running`, `digits has failed with exit code 1`."""
+    phase, code = printable(status.get("phase")), status.get("exit_code")
+    verb = "was" if phase == "stopped" else "has" if phase in OVER else "is"
+    return f"{printable(status.get('job'))} {verb} {phase}{f' with exit code {code}' if isinstance(code, int) else ''}"
+
+
 def sentence(status: Mapping[str, Any]) -> str:
     """The job in one sentence."""
-    phase = printable(status.get("phase"))
-    parts = [f"{printable(status.get('job'))} {'has' if phase in OVER else 'is'} {phase}"]
-    if isinstance(code := status.get("exit_code"), int):
-        parts[0] += f" with exit code {code}"
-    if phase == "stopped":
-        parts[0] = parts[0].replace(" has ", " was ", 1)
+    parts = [outcome(status)]
     if status.get("generation"):
         parts.append(f"generation {printable(status['generation'])}")
     if isinstance(world := status.get("world"), int):

@@ -34,8 +34,8 @@ def events(count: int = 3) -> tuple[dict[str, Any], ...]:
 class Watched:
     """A page, and what it has said to the console and asked of other servers."""
 
-    def __init__(self, page: Any, address: str) -> None:
-        self.page, self.address = page, address
+    def __init__(self, page: Any, address: str, end_server: Callable[[], None]) -> None:
+        self.page, self.address, self.end_server = page, address, end_server
         self.origin = address.partition("/?")[0]
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
@@ -152,9 +152,7 @@ def opening(browser: Any) -> Iterator[Opening]:
             address = serving.address
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         closing.append(context.close)
-        watched = Watched(context.new_page(), address)
-        watched.serving = closing  # type: ignore[attr-defined]
-        return watched
+        return Watched(context.new_page(), address, closing[0])
 
     yield opened
     for close in reversed(closing):

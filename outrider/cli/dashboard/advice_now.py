@@ -30,7 +30,7 @@ def _failed(status: Status, faults: Sequence[Shown]) -> str:
 
 
 def _blocked(status: Status, _faults: Sequence[Shown]) -> str:
-    blocked = [each for each in _rows(status, "members") if each.get("blocked")]
+    blocked = [each for each in rows(status.get("members")) if each.get("blocked")]
     if not blocked:
         return ""
     more = f" (and {len(blocked) - 1} more)" if len(blocked) > 1 else ""
@@ -45,12 +45,12 @@ def _disk(status: Status, _faults: Sequence[Shown]) -> str:
 
 def _network(status: Status, _faults: Sequence[Shown]) -> str:
     network = status.get("network")
-    down = _rows(network, "down") if isinstance(network, Mapping) else []
+    down = rows(network.get("down")) if isinstance(network, Mapping) else []
     return f"Look at the network: {down[0].get('reason')}" if down else ""
 
 
 def _slow(status: Status, _faults: Sequence[Shown]) -> str:
-    slow = _rows(status, "stragglers")
+    slow = rows(status.get("stragglers"))
     return f"Look at {slow[0].get('node') or slow[0].get('member')}: {slow[0].get('reason')}" if slow else ""
 
 
@@ -61,9 +61,9 @@ def _nodes(status: Status, _faults: Sequence[Shown]) -> str:
     return f"Look at {', '.join(map(str, nodes[:3]))}: members failed there again and again, and new pods keep off."
 
 
-def _rows(status: Status, name: str) -> list[Mapping[str, Any]]:
-    found = status.get(name)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list | tuple) else []
+def rows(value: object) -> list[Mapping[str, Any]]:
+    """The entries of a list in a status that are maps."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 MAKERS: tuple[Callable[[Status, Sequence[Shown]], str], ...] = (_failed, _blocked, _disk, _network, _slow, _nodes)

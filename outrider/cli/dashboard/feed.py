@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ SHARE = 4.0
 """The time between two readings is at least so many times what one takes: a large job costs no whole core."""
 FIRST_EVENTS = 200
 ENDED_EVERY = 10.0
+log = logging.getLogger("dashboard")
 Message = tuple[str, str]
 """The name of a server-sent event, and its JSON."""
 
@@ -39,7 +41,6 @@ class Newest:
     job: str = ""
     timeline: str = ""
     trouble: str = packed({"sentence": ""})
-    gone: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
     """The newest events, oldest first."""
     read: int = 0
@@ -55,17 +56,22 @@ class JobFeed:
         self._changed = asyncio.Condition()
         self._listeners = 0
         self._reading: asyncio.Task[None] | None = None
-        self._answered = time.monotonic()
+        self._live_at = 0.0
         self._is_over = False
         self._history: tuple[float, Job | None, list[list[float]]] = (float("-inf"), None, [])
         self._keys: dict[str, None] = {}
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether a page listens, or the last reading for one is under way."""
+        return self._reading is not None and not self._reading.done()
+
     async def messages(self) -> AsyncGenerator[Message]:
-        """What is new, from everything that is known on; ends if the job is gone."""
+        """What is new, from everything that is known on."""
         self._listeners += 1
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read())
-        sent, read = {"job": "", "timeline": "", "trouble": "", "gone": ""}, None
+        sent, read = {"job": "", "timeline": "", "trouble": ""}, None
         try:
             while True:
                 for name, before in sent.items():
@@ -78,8 +84,6 @@ class JobFeed:
                     shown = self._newest.events[-min(new, FIRST_EVENTS) :] if new else []
                     read = self._newest.read
                     yield "events", packed({"events": shown})
-                if self._newest.gone:
-                    return
                 async with self._changed:
                     await self._changed.wait()
         finally:
@@ -95,35 +99,32 @@ class JobFeed:
         while self._listeners:
             begin = time.monotonic()
             try:
-                late = await asyncio.to_thread(self._once)
-                self._newest.trouble = packed({"sentence": late})
-                if not late:
-                    self._answered = time.monotonic()
+                why = await asyncio.to_thread(self._once)
             except UserError as error:
-                self._trouble(error.message)
+                why = f"{error.message}."
+            except Exception as error:  # else the pages would wait without a word
+                log.exception("reading %s failed", self._job)
+                why = f"reading {self._job} failed: {type(error).__name__}: {error}."
+            self._newest.trouble = packed({"sentence": page.cleaned(why)})
             async with self._changed:
                 self._changed.notify_all()
             took = time.monotonic() - begin
             every = ENDED_EVERY if self._is_over else self._source.every
             await asyncio.sleep(max(every, SHARE * took))
 
-    def _trouble(self, why: str) -> None:
-        age = time.monotonic() - self._answered
-        if self._newest.job:
-            self._newest.trouble = packed({"sentence": f"As of {max(age, 0):.0f} s ago: {why}."})
-        else:
-            self._newest.gone = packed({"sentence": f"{why}."})
-
     # -- on a thread ------------------------------------------------------------------------------------------------
     def _once(self) -> str:
         """Reads everything once; returns why it is old, if it is."""
         status, now = self._source.status(self._job), time.time()
         self._is_over = status.get("phase") in OVER
+        late = str(status.get("late") or "")
+        if not late:
+            self._live_at = now
         job, over_time = self._read_history(status, now)
-        document = page.document(job, status, self._source.may(self._job), now) | {"at": now, "over_time": over_time}
-        self._newest.job = packed(document | {"loss_over_time": []})
+        document = page.document(job, status, self._source.may(self._job), now)
+        self._newest.job = packed(document | {"at": self._live_at or now, "over_time": over_time})
         self._read_events()
-        return str(page.cleaned(str(status.get("late") or "")))
+        return late
 
     def _read_history(self, status: dict[str, Any], now: float) -> tuple[Job, list[list[float]]]:
         read_at, job, over_time = self._history
@@ -154,18 +155,20 @@ class JobsFeed:
         self._source = source
 
     async def messages(self) -> AsyncGenerator[Message]:
-        before = ""
+        before: list[dict[str, Any]] | None = None
+        trouble = ""
         while True:
             begin = time.monotonic()
             try:
-                found = await asyncio.to_thread(self._source.jobs)
-                text = packed({"jobs": [page.summary(each) for each in found]})
-                if text != before:
-                    before = text
-                    yield "jobs", packed({"at": time.time(), **json.loads(text)})
+                found, why = [page.summary(each) for each in await asyncio.to_thread(self._source.jobs)], ""
+                if found != before:
+                    before = found
+                    yield "jobs", packed({"at": time.time(), "jobs": found})
             except UserError as error:
-                before = ""
-                yield "trouble", packed({"sentence": page.cleaned(error.message)})
+                why = str(page.cleaned(f"{error.message}."))
+            if why != trouble:
+                trouble = why
+                yield "trouble", packed({"sentence": why})
             await asyncio.sleep(max(self._source.every, SHARE * (time.monotonic() - begin)))
 
 
@@ -177,11 +180,8 @@ class Feeds:
         self._jobs: dict[str, JobFeed] = {}
 
     def of(self, job: str) -> JobFeed:
-        if job not in self._jobs:
-            while len(self._jobs) >= 64:
-                del self._jobs[next(iter(self._jobs))]
-            self._jobs[job] = JobFeed(self._source, job)
-        return self._jobs[job]
+        self._jobs = {name: feed for name, feed in self._jobs.items() if feed.is_shown}
+        return self._jobs.setdefault(job, JobFeed(self._source, job))
 
     async def close(self) -> None:
         await asyncio.gather(*(feed.close() for feed in self._jobs.values()))

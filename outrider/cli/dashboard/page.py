@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from outrider.cli.dashboard.advice_now import to_do
-from outrider.cli.text import sentence
+from outrider.cli.dashboard.advice_now import rows, to_do
+from outrider.cli.dashboard.sources import ORDERS
+from outrider.cli.text import outcome, sentence
 from outrider.report import drawing
 from outrider.report.advice import advice
 from outrider.report.faults import Shown, faults, node_of, rank_of
@@ -32,7 +33,6 @@ JOB: Final = {
     "job": "", "phase": "", "message": "", "step": 0, "step_estimated": False, "world": None, "generation": "",
     "restarts": 0, "exit_code": None, "goodput": None, "goodput_1h": None, "goodput_1d": None, "mtbf_seconds": None,
 }  # fmt: skip
-ORDERS: Final = ("stop", "restart", "scale")
 SUMMARY: Final = ("job", "phase", "step", "world", "restarts", "goodput")
 
 
@@ -57,8 +57,8 @@ def summary(status: Mapping[str, Any]) -> Document:
     found: Document = cleaned({name: status.get(name) for name in SUMMARY})
     return {
         **found,
-        "faults": len(_rows(status.get("faults"))),
-        "sentence": _sentence(status),
+        "faults": len(rows(status.get("faults"))),
+        "sentence": f"{sentence(status)}.",
     }
 
 
@@ -66,18 +66,18 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
     """Everything about a job but its timeline and events; `status` is its document, `job` what the report reads."""
     found: Document = cleaned({name: status.get(name, default) for name, default in JOB.items()})
     shown = faults(job)[-MOST_FAULTS:]
-    by_member = [each for each in _rows(status.get("members")) if each.get("id")][:MOST_MEMBERS]
+    by_member = [each for each in rows(status.get("members")) if each.get("id")][:MOST_MEMBERS]
     orders = {what: bool(may.get(what)) and job.status.phase not in OVER for what in ORDERS}
     metrics = _map(status.get("metrics"))
     found |= cleaned({
         "where": job.where,
-        "sentence": _sentence(status),
+        "sentence": f"{outcome(status)}.",
         "to_do": to_do(status, shown),
         "duration": job.duration, "began": job.began,
         "account": [piece(each) for each in drawing.account(job.account)],
         "members": [_member(each, status, now) for each in by_member],
         "stragglers": [{"member": each.get("member"), "reason": each.get("reason")}
-                       for each in _rows(status.get("stragglers"))],
+                       for each in rows(status.get("stragglers"))],
         "links": list(_links(_map(status.get("network")))),
         "faults": [_fault(job, each) for each in shown],
         "advice": [{"what": each.what, "how": each.how, "page": each.page} for each in advice(job)],
@@ -113,10 +113,6 @@ def piece(each: drawing.Piece) -> Document:
     return asdict(each)
 
 
-def _sentence(status: Mapping[str, Any]) -> str:
-    return f"{sentence(status)}."
-
-
 def _member(member: Mapping[str, Any], status: Mapping[str, Any], now: float) -> Document:
     pids = _map(member.get("pids"))
     saved = unix(str(status.get("checkpoint_saved_at") or ""))
@@ -132,7 +128,7 @@ def _member(member: Mapping[str, Any], status: Mapping[str, Any], now: float) ->
 
 def _links(network: Mapping[str, Any]) -> Iterable[Document]:
     for state in ("down", "slow"):
-        for each in _rows(network.get(state)):
+        for each in rows(network.get(state)):
             yield {"members": each.get("members") or [], "state": state, "reason": each.get("reason") or ""}
 
 
@@ -149,17 +145,13 @@ def _fault(job: Job, shown: Shown) -> Document:
 
 
 def _wanted(status: Mapping[str, Any]) -> int | None:
-    found = [each for each in _rows(status.get("members")) if isinstance(each.get("rank_index"), int)]
+    found = [each for each in rows(status.get("members")) if isinstance(each.get("rank_index"), int)]
     here = {each["rank_index"] for each in found if each.get("state") not in ("gone", "replaced")}
     return len(here) or None
 
 
 def _map(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _rows(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def _lists(value: object) -> list[list[Any]]:

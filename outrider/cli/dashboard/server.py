@@ -15,7 +15,7 @@ import outrider
 from outrider.cli.dashboard import page
 from outrider.cli.dashboard.access import Access, refused
 from outrider.cli.dashboard.feed import Feeds, Message
-from outrider.cli.dashboard.sources import Source
+from outrider.cli.dashboard.sources import ORDERS, Source
 from outrider.cli.errors import UserError
 from outrider.report.page import SHARED
 
@@ -125,8 +125,8 @@ class Server:
     # -- orders -----------------------------------------------------------------------------------------------------
     async def _order(self, request: web.Request) -> web.Response:
         job, what = request.match_info["job"], request.match_info["what"]
-        if what not in page.ORDERS:
-            return refused(404, f"{page.cleaned(what)}: must be one of {', '.join(page.ORDERS)}.")
+        if what not in ORDERS:
+            return refused(404, f"{page.cleaned(what)}: must be one of {', '.join(ORDERS)}.")
         try:
             body = json.loads(await request.read() or b"{}")
         except ValueError:

@@ -25,7 +25,7 @@ from outrider.report.job import Sources
 
 LINES = 200
 """The most lines of output that are shown."""
-BOTH = ("stop", "restart", "scale")
+ORDERS = ("stop", "restart", "scale")
 
 
 class Source(top_sources.Source, Protocol):
@@ -94,7 +94,7 @@ class Local(top_sources.Local):
         return {"lines": lines, "problem": "" if lines else f"{member} has written nothing that is kept."}
 
     def may(self, job: str) -> Mapping[str, bool]:
-        return dict.fromkeys(BOTH, job_dirs.is_running(job))
+        return dict.fromkeys(ORDERS, job_dirs.is_running(job))
 
     def order(self, job: str, what: str, body: Document) -> str:
         master = running_master(job)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 ENDS = 5.0
@@ -22,8 +23,11 @@ def shown(job: str, say: Callable[[str], None]) -> Iterator[None]:
     child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, process_group=0)
     assert child.stdin is not None
     assert child.stdout is not None
+    reading = threading.Thread(target=child.stdout.read, daemon=True)  # a full pipe would stop it
     try:
-        say(child.stdout.readline().decode(errors="replace").strip() or "the dashboard did not start")
+        address = child.stdout.readline().decode(errors="replace").strip()
+        reading.start()
+        say(address or "the dashboard did not start")
         yield
     finally:
         child.stdin.close()
@@ -32,4 +36,5 @@ def shown(job: str, say: Callable[[str], None]) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+        reading.join()
         child.stdout.close()

@@ -3,9 +3,9 @@
 (() => {
   const {byId, make, text, attribute, show, keyed, isNumber, number, percent, seconds, time, moment} = Dom;
   const OLD = 5, AGAIN = 3000;
-  const main = byId("main"), banner = byId("trouble");
+  const banner = byId("trouble");
   let start = {where: "", job: null}, shown = {job: null, member: null}, stream = null, document_ = null, timeline = null, update = null;
-  let trouble = "", lostSince = 0, isFresh = true, waiting = new Map(), retry = 0, isGone = false;
+  let trouble = "", lostSince = 0, isFresh = true, waiting = new Map(), retry = 0;
 
   // -- requests ------------------------------------------------------------------------------------------------------
   const of = (job) => `/api/jobs/${encodeURIComponent(job)}`;
@@ -27,10 +27,10 @@
     if (stream) stream.close();
     clearTimeout(retry);
     const own = stream = new EventSource(path);
-    isFresh = true; isGone = false;
+    isFresh = true;
     own.addEventListener("open", () => { lostSince = 0; isFresh = true; said(); });
     own.addEventListener("error", () => {
-      if (own !== stream || isGone) return;
+      if (own !== stream) return;
       lostSince ||= Date.now() / 1000;
       said();
       if (own.readyState === EventSource.CLOSED) refusedOrGone(path, handlers);
@@ -66,8 +66,8 @@
 
   /** What is wrong with the data, above them. */
   function said() {
-    const age = document_ ? ` What is shown is as of ${time(document_.at)}.` : "";
-    const words = isGone ? trouble : lostSince ? `The connection to the dashboard is lost since ${time(lostSince)}; trying again. Is \`outrider dashboard\` still running?${age}` : trouble;
+    const wrong = lostSince ? `The connection to the dashboard is lost since ${time(lostSince)}; trying again. Is \`outrider dashboard\` still running?` : trouble;
+    const words = wrong && document_ ? `${wrong} What is shown is as of ${time(document_.at)}.` : wrong;
     text(banner, words);
     show(banner, Boolean(words));
     document.body.classList.toggle("old", Boolean(words));
@@ -98,11 +98,10 @@
   // -- a job ---------------------------------------------------------------------------------------------------------
   function job(found) {
     document_ = found;
-    if (shown.job !== found.job) text(byId("title"), found.job);
     text(byId("title"), found.job);
     document.title = `${found.job}: ${found.phase} – Outrider`;
     text(byId("phase"), found.phase); attribute(byId("phase"), "class", `phase ${phased(found.phase)}`);
-    text(byId("sentence"), `${found.job} ${["failed", "succeeded"].includes(found.phase) ? "has" : found.phase === "stopped" ? "was" : "is"} ${found.phase}${isNumber(found.exit_code) ? ` with exit code ${found.exit_code}` : ""}.`);
+    text(byId("sentence"), found.sentence);
     text(byId("to-do"), found.to_do); show(byId("to-do"), Boolean(found.to_do));
     text(byId("message"), found.message); show(byId("message"), Boolean(found.message));
     figures(found);
@@ -148,12 +147,6 @@
     });
   }
 
-  function gone(found) {
-    isGone = true; trouble = found.sentence;
-    stream.close();
-    said();
-  }
-
   // -- what is shown -------------------------------------------------------------------------------------------------
   function openMember(id, button) {
     Members.open(id, (what) => request(`${of(shown.job)}/members/${encodeURIComponent(id)}/${what}`), button);
@@ -180,14 +173,13 @@
     said();
     const tell = ({sentence}) => { trouble = sentence; said(); };
     if (next.job === null) listen("/api/jobs", {jobs, trouble: tell});
-    else listen(of(next.job), {job, timeline: ranks, trouble: tell, gone, events: (found) => { Faults.add(found.events, isFresh); isFresh = false; }});
+    else listen(of(next.job), {job, timeline: ranks, trouble: tell, events: (found) => { Faults.add(found.events, isFresh); isFresh = false; }});
   }
 
   Members.head((id, button) => { openMember(id, button); history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}/member/${encodeURIComponent(id)}`); shown.member = id; });
   Members.bind(() => { Members.close(); shown.member = null; history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}`); });
   Faults.bind(); Orders.bind();
   addEventListener("hashchange", route);
-  byId("main").addEventListener("focus", () => {});
   request("/api/start").then((found) => {
     if (found.problem) { trouble = found.problem; said(); return; }
     start = found;

@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from outrider.cli.dashboard import page
 from tests.unit.cli.conftest import document
 from tests.unit.cli.dashboard.conftest import Visit, until
 from tests.unit.report.documents import part
@@ -82,14 +85,36 @@ def test_an_ended_job_has_its_timeline_faults_and_no_orders(visiting: Visiting, 
     visiting(story)
 
 
-def test_a_job_that_is_not_there_is_a_sentence_and_the_stream_ends(visiting: Visiting, ended_job: Any) -> None:
+def test_a_job_that_is_not_there_is_a_sentence_until_it_is(visiting: Visiting, ended_job: Any) -> None:
     ended_job("old")
 
     async def story(visit: Visit) -> None:
         await visit.opened()
-        async with visit.stream("/api/jobs/nothing") as messages:
-            assert "job 'nothing' not found" in (await until(messages, "gone"))["sentence"]
-            assert [each async for each in messages if each[0] == "job"] == []
+        async with visit.stream("/api/jobs/digits") as messages:
+            trouble = await until(messages, "trouble", lambda found: bool(found["sentence"]))
+            assert "job 'digits' not found" in trouble["sentence"]
+            ended_job("digits")
+            assert (await until(messages, "job"))["job"] == "digits"
+            await until(messages, "trouble", lambda found: not found["sentence"])
+
+    visiting(story)
+
+
+def test_documents_that_break_the_page_are_a_sentence(
+    visiting: Visiting, ended_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_job("digits")
+
+    def broken(*_arguments: object) -> Any:
+        raise KeyError("faults")
+
+    monkeypatch.setattr(page, "document", broken)
+
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        async with visit.stream("/api/jobs/digits") as messages:
+            trouble = await until(messages, "trouble", lambda found: bool(found["sentence"]))
+            assert trouble["sentence"] == "reading digits failed: KeyError: 'faults'."
 
     visiting(story)
 
