@@ -114,7 +114,8 @@ _OF_KIND = {
         spec.JobSpec.metrics_pattern spec.JobSpec.scaling spec.JobSpec.tf_config_from spec.JobSpec.remarks
         spec.JobSpec.ps_resources spec.JobSpec.resources account.Account.seconds account.Account.seen
         account.Process.counted account.Process.doing account.Seat.cause generation.Fault.stages history.Case.before
-        history.Case.cost history.Said.kind history.Said.severity history.Track.spans report.Spent.doing
+        history.Case.cost history.History.curves history.Said.kind history.Said.severity history.Track.spans
+        report.Spent.doing
     """,
 }
 KINDS: dict[str, str] = {field: kind for kind, names in _OF_KIND.items() for field in names.split()}

@@ -84,6 +84,19 @@ class GenerationBegan(NamedTuple):
     ranks: int
 
 
+class Point(NamedTuple):
+    at: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number of the log over time, the oldest point first."""
+
+    name: Name = ""
+    points: tuple[Point, ...] = ()
+
+
 class Holder(NamedTuple):
     """The member that has a rank index from this moment."""
 
@@ -174,3 +187,4 @@ class Part:
     holders: tuple[Holder, ...] = ()
     faults: tuple[Fault, ...] = ()
     events: tuple[Event, ...] = ()
+    numbers: tuple[Curve, ...] = ()

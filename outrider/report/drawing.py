@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from outrider.report.documents import Point
 from outrider.report.history import Row, Timeline, reduced, shown
 from outrider.report.job import Job
 from outrider.report.words import CAUSES, STAGES
@@ -19,6 +20,8 @@ OF_STAGE: Final = {
 }  # fmt: skip
 """The cause whose colour a stage has."""
 STILL_ROWS, STILL_SPANS, ROW_HEIGHT = 64, 4000, 5
+MOST_POINTS = 400
+"""The most points of a curve that are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,34 @@ def still(job: Job) -> Still:
         faults=[place for case in job.cases if 0 <= (place := _place(timeline, case.fault.at)) <= 1000],
         note=" ".join(notes),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number of the log over time: a path in a box 1000 wide and 100 high, from its lowest to its highest value."""
+
+    name: str
+    path: str
+    low: float
+    high: float
+    newest: float
+    begin: float
+    end: float
+
+
+def curves(job: Job) -> list[Curve]:
+    """The numbers that have two points at least."""
+    return [_curve(each.name, each.points) for each in job.numbers if len(each.points) > 1]
+
+
+def _curve(name: str, points: Sequence[Point]) -> Curve:
+    every = -(-len(points) // MOST_POINTS)
+    kept = points[::-every][::-1]
+    (begin, _), (end, newest) = kept[0], kept[-1]
+    low, high = min(each.value for each in kept), max(each.value for each in kept)
+    across, up = 1000 / max(0.1, end - begin), 100 / (high - low or 1.0)
+    path = " ".join(f"{(at - begin) * across:.1f} {100 - (value - low) * up:.1f}" for at, value in kept)
+    return Curve(name, f"M{path}", low, high, newest, begin, end)
 
 
 def _place(timeline: Timeline, at: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.report import history
-from outrider.report.documents import Amounts, Event, Status
+from outrider.report.documents import Amounts, Curve, Event, Part, Point, Status
 from outrider.report.history import Case, Timeline
 from outrider.report.reading import Reader, clean
 
@@ -43,6 +43,8 @@ class Job:
     account: Amounts = field(default_factory=dict)
     """The seconds of all members by cause."""
     where: str = ""
+    numbers: tuple[Curve, ...] = ()
+    """Those of the log over time."""
 
     @property
     def duration(self) -> float:
@@ -98,8 +100,16 @@ def job_of(sources: Sources, now: float) -> Job:
         )
     return Job(
         status, timeline, tuple(cases), events, tuple(dict.fromkeys([*notes, *reader.problems])), began, until, account,
-        clean(sources.where),
+        clean(sources.where), _numbers(parts),
     )  # fmt: skip
+
+
+def _numbers(parts: Sequence[Part]) -> tuple[Curve, ...]:
+    """The curves of all masters, each as one."""
+    found: dict[str, set[Point]] = {}
+    for curve in (curve for part in parts for curve in part.numbers):
+        found.setdefault(curve.name, set()).update(curve.points)
+    return tuple(Curve(name, tuple(sorted(points))) for name, points in found.items())
 
 
 def _account(timeline: Timeline) -> Amounts:

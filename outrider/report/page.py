@@ -42,6 +42,7 @@ def report(sources: Sources, now: float) -> str:
             account=drawing.account(job.account),
             advice=advice(job),
             still=drawing.still(job),
+            curves=drawing.curves(job),
             legend=drawing.legend(job.timeline),
             data=drawing.data(job),
             faults=faults(job),
@@ -64,7 +65,7 @@ def _template() -> Any:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "seconds": words.seconds, "percent": words.percent, "utc": words.utc, "rfc3339": words.rfc3339,
-        "counted": words.counted,
+        "counted": words.counted, "short": "{:.4g}".format,
     }  # fmt: skip
     return environment.from_string(_asset("report.html"))
 

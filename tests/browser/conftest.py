@@ -64,6 +64,12 @@ class Watched:
 
         expect(self.page.locator(selector)).to_contain_text(text, timeout=PATIENCE)
 
+    def has(self, count: int, selector: str) -> None:
+        """Waits until there are so many elements."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(selector)).to_have_count(count, timeout=PATIENCE)
+
     def is_quiet(self) -> None:
         assert not self.complaints
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Jobs, Opening, events
-from tests.unit.report.documents import BEGAN, fault, hang, part, status
+from tests.unit.report.documents import BEGAN, falling, fault, hang, part, status
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -48,8 +48,8 @@ def test_members_are_sorted_and_filtered(jobs: Jobs, opening: Opening) -> None:
     assert page.evaluate(first) == "worker-11"
     assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "descending"
     page.get_by_label("Filter").first.fill("node-3")
-    assert page.locator("#member-rows tr").count() == 2
-    assert page.locator("#member-count").inner_text() == "2 of 12"
+    seen.has(2, "#member-rows tr")
+    seen.shows("#member-count", "2 of 12")
 
 
 def test_all_jobs_lead_to_each(jobs: Jobs, opening: Opening) -> None:
@@ -92,6 +92,7 @@ def test_no_text_of_a_job_is_markup(jobs: Jobs, opening: Opening) -> None:
         "time": {**dict.fromkeys(texts, 1.0), "productive": 9.0},
     }  # fmt: skip
     history = part(len(texts), faults) | {"holders": [[40, n, text, text] for n, text in enumerate(texts)]}
+    history["numbers"] = [falling() | {"name": text} for text in texts]
     jobs.add("digits", job, history, events=told, lines="\n".join(texts))
     seen = opening("digits")
     page = seen.open()
@@ -110,7 +111,7 @@ def test_no_text_of_a_job_is_markup(jobs: Jobs, opening: Opening) -> None:
         == 0
     )
     assert page.evaluate("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
-    assert CORPUS[0] in page.locator("main").inner_text()
+    seen.shows("main", CORPUS[0])
     seen.is_quiet()
 
 
@@ -140,7 +141,7 @@ def test_a_server_that_ends_makes_the_page_old_and_it_comes_back(jobs: Jobs, ope
     seen.end_server()
     seen.shows("#trouble", "lost since")
     assert "What is shown is as of" in page.inner_text("#trouble")
-    assert page.locator("#account-rows tr").count() == 4
+    seen.has(4, "#account-rows tr")
 
 
 def test_a_running_job_whose_master_is_away_says_how_old_its_data_are(jobs: Jobs, opening: Opening) -> None:
@@ -157,10 +158,10 @@ def test_jobs_of_any_size_are_shown(jobs: Jobs, opening: Opening, members: int) 
     empty = {"members": [], "time": {}, "step": 0, "goodput": None, "phase": "pending", "exit_code": None}
     jobs.add("digits", status(members) if members else status(1) | empty, *([part(4, [])] if members else []))
     seen = opening("digits")
-    page = seen.open()
+    seen.open()
     seen.shows("#sentence", "digits")
     seen.shows("#member-count", "200 of 10,000" if members > 200 else str(members or "No members yet."))
-    assert page.locator("#member-rows tr").count() == min(members, 200)
+    seen.has(min(members, 200), "#member-rows tr")
     seen.is_quiet()
 
 
@@ -173,7 +174,7 @@ def test_a_large_job_is_redrawn_as_it_changes(jobs: Jobs, opening: Opening) -> N
     page.wait_for_selector("#member-rows tr:nth-child(200)")
     (folder / "status.json").write_text(json.dumps(status(512, step=20_001)))
     seen.shows("#figures", "20,001")
-    assert page.locator("#member-rows tr").count() == 200
+    seen.has(200, "#member-rows tr")
     seen.is_quiet()
 
 
@@ -184,7 +185,8 @@ def test_it_is_usable_by_keyboard_and_screen_readers_and_fits(
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the extra `browser` is not installed")
     jobs.add("digits", status(4, stragglers=[{"member": "worker-1", "reason": "worker-1 is a straggler"}]),
-             part(4, [fault(1000.0), hang(2000.0, ranks=4)]), events=events(), lines="loss 0.5\n")  # fmt: skip
+             part(4, [fault(1000.0), hang(2000.0, ranks=4)], numbers=[falling()]), events=events(),
+             lines="loss 0.5\n")  # fmt: skip
     seen = opening("digits", width=width, scheme=scheme)
     page = seen.open()
     page.wait_for_selector("details.fault")

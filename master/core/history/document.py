@@ -10,7 +10,7 @@ from outrider.master.core.actions import SaveHistory
 from outrider.master.core.history import tracks
 from outrider.master.core.state.generation import Failure
 from outrider.master.core.state.hangs import Call, RankEvidence
-from outrider.master.core.state.history import Case, RuleLine
+from outrider.master.core.state.history import Case, Curve, RuleLine
 from outrider.master.core.state.job import ENDED, State
 
 SOON, ROUTINE = 10.0, 600.0
@@ -36,7 +36,19 @@ def flush(state: State) -> None:
 
 def part(state: State, now: float) -> dict[str, Any]:
     happened = rows(state, now, most_spans=MOST_SPANS)
-    return head(state, now) | happened | {"samples": _samples(state, now)}
+    return head(state, now) | happened | {"samples": _samples(state, now), "numbers": numbers(state)}
+
+
+def numbers(state: State) -> list[dict[str, Any]]:
+    """The numbers of the log over time."""
+    return [
+        {"name": name, "points": [[round(at + state.unix_offset, 1), value] for at, value in _points(curve)]}
+        for name, curve in sorted(state.history.curves.items())
+    ]
+
+
+def _points(curve: Curve) -> list[tuple[float, float]]:
+    return curve.points + [curve.newest] * (curve.points[-1] != curve.newest)
 
 
 def head(state: State, now: float) -> dict[str, Any]:

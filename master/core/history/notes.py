@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from outrider.master.core.account import causes, goodput
 from outrider.master.core.state.hangs import RankEvidence
-from outrider.master.core.state.history import Case, RuleLine
+from outrider.master.core.state.history import POINTS, Case, Curve, RuleLine
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.occurrences import FaultNoted, GenerationStarted
@@ -15,6 +17,8 @@ FAILURES, RANKS = 8, 16
 """The most exits and ranks of a hang that are kept of one fault."""
 RECENT = 60.0
 """Seconds before a fault within which a matched line is evidence for it."""
+DRAWN = ("loss", "accuracy", "latency", "rate", "noise")
+"""The numbers of the log (`scaling.log_metric_values`) that are kept over time."""
 
 
 def fault(state: State, _noted: FaultNoted) -> None:
@@ -60,6 +64,24 @@ def looked(state: State, evidence: list[RankEvidence]) -> None:
 def line(state: State, member: Member, match: LineMatched) -> None:
     """Notes a line that a rule of the user has matched."""
     state.history.lines.append(RuleLine(state.now, member.id, match.rank, match.line))
+
+
+def numbers(state: State, values: Mapping[str, float], at: float) -> None:
+    """Notes the numbers of a line of the log that was written at this moment."""
+    for name in DRAWN:
+        if name in values:
+            _extend(state.history.curves.setdefault(name, Curve()), at, values[name])
+
+
+def _extend(curve: Curve, at: float, value: float) -> None:
+    if at <= curve.newest[0]:
+        return
+    curve.newest = at, value
+    if not curve.points or at - curve.points[-1][0] >= curve.every:
+        curve.points.append(curve.newest)
+    if len(curve.points) > POINTS:
+        curve.every = 2 * max(curve.every, (at - curve.points[0][0]) / POINTS)
+        curve.points = curve.points[::2]
 
 
 def generation(state: State, _started: GenerationStarted) -> None:

@@ -48,6 +48,7 @@ def part(job: PsState, now: float) -> dict[str, Any]:
         found["generations"] += [[at + later, *rest] for at, *rest in rows["generations"]]
         found["holders"] += [[at + later, place, *rest] for at, _index, *rest in rows["holders"]]
     found["events"] += [[round(each.at + job.unix_offset, 3), *each[1:]] for each in job.said]
+    found["numbers"] = next((drawn for task in tasks if (drawn := document.numbers(task.state))), [])
     for name, most in MOST.items():
         found[name] = sorted(found[name], key=_moment)[-most:]
     return found

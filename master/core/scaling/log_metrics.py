@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from outrider.master.core.generation import progress
+from outrider.master.core.history import notes
 from outrider.master.core.scaling import autoscaler
 from outrider.master.core.scaling.log_metric_values import read
 from outrider.master.core.spec import JobSpec
@@ -53,6 +54,7 @@ def matched(state: State, member: Member, message: LineMatched) -> None:
     values, wrong = read(message.groups)
     found.values |= values
     found.line, found.at, found.lines = message.line, state.now - message.age, found.lines + message.count
+    notes.numbers(state, values, found.at)
     _complain(state, member, wrong)
     if state.spec.counts_logged_steps and "step" in values:
         progress.read_in_log(state, world, int(values["step"]), found.at)

@@ -13,6 +13,8 @@ from outrider.wire.ids import MemberId, RankIndex
 
 CASES, EVENTS, GENERATIONS, HOLDERS, LINES = 60, 400, 400, 2000, 8
 """The most faults, events, generations, changes of members and matched lines that are kept, the newest of each."""
+POINTS = 200
+"""The most points of a curve."""
 
 
 QUIET = ("GenerationStarted", "MemberReady", "MemberCreated", "CheckpointSaved", "MemberSucceeded")
@@ -62,6 +64,16 @@ class Case:
     """The seconds of all members by cause from the fault to the first new step."""
 
 
+@dataclass(slots=True)
+class Curve:
+    """A number of the log over time: at most `POINTS` points from the first to the newest, about evenly spaced."""
+
+    points: list[tuple[float, float]] = field(default_factory=list)
+    newest: tuple[float, float] = (float("-inf"), 0.0)
+    every: float = 0.0
+    """Seconds between two points at least; it doubles if there are too many."""
+
+
 class Said(NamedTuple):
     at: float
     kind: str
@@ -80,6 +92,8 @@ class History:
     cases: deque[Case] = transient(lambda: deque(maxlen=CASES))
     said: deque[Said] = transient(lambda: deque(maxlen=EVENTS))
     lines: deque[RuleLine] = transient(lambda: deque(maxlen=LINES))
+    curves: dict[str, Curve] = transient(dict)
+    """By the name of the number."""
     looked: tuple[RankEvidence, ...] = transient(())
     """What the ranks did at the last look at a generation that may hang."""
     is_new: bool = transient(False)

@@ -80,6 +80,7 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
                        for each in rows(status.get("stragglers"))],
         "links": list(_links(_map(status.get("network")))),
         "faults": [_fault(job, each) for each in shown],
+        "curves": [asdict(each) for each in drawing.curves(job)],
         "advice": [{"what": each.what, "how": each.how, "page": each.page} for each in advice(job)],
         "notes": list(job.notes),
         "metrics": {name: str(each) for name, each in metrics.items() if each not in (None, "") and name != "line"},

@@ -94,6 +94,11 @@ def part(members: int = 4, faults: list[dict[str, Any]] | None = None, until: fl
     } | changes  # fmt: skip
 
 
+def falling() -> dict[str, Any]:
+    """A loss over time, as a part of a history has it."""
+    return {"name": "loss", "points": [[BEGAN + 40.0 * n, 4.0 / (1 + n)] for n in range(100)]}
+
+
 def status(members: int = 4, until: float = 4000.0, **changes: Any) -> dict[str, Any]:
     wall = members * until
     return {

@@ -7,6 +7,8 @@ from typing import Any
 
 from outrider.master.core.account import causes
 from outrider.master.core.account import stages as core_stages
+from outrider.report import drawing
+from outrider.report.job import Sources, job_of
 from outrider.report.words import CAUSES, STAGES
 from tests.unit.report.documents import BEGAN, NAMES, at, fault, hang, made, part, spans, status
 from tests.unit.report.reader import Page
@@ -227,3 +229,26 @@ def test_a_large_job_with_many_faults_stays_below_half_a_megabyte() -> None:
     page = Page(html)
     assert page.text.count("Kind: WorkerExited") == 20
     assert "Evidence was cut to keep this file small" in page.text
+
+
+def test_the_numbers_of_the_log_are_drawn_over_time_through_all_masters() -> None:
+    first = part(4, numbers=[{"name": "loss", "points": [[BEGAN + n, 4.0 - n / 100] for n in range(200)]}])
+    second = part(
+        4, term=2, numbers=[{"name": "loss", "points": [[BEGAN + 300, 0.125]]}, {"name": "rate", "points": []}]
+    )
+    text = text_of(status(4), first, second)
+    assert "Numbers of the log" in text
+    assert "loss 0.125 at last, 0.125 to 4" in text
+    assert "rate" not in text[text.index("Numbers of the log") :][:200]
+
+
+def test_a_curve_stays_in_its_box_whatever_its_values_are() -> None:
+    flat = {"name": "flat", "points": [[BEGAN, 1.0], [BEGAN, 1.0], [BEGAN + 1, 1.0]]}
+    wild = {"name": "wild", "points": [[BEGAN + n, (-1) ** n * 1e10] for n in range(2000)] + [["x", 1], [BEGAN, None]]}
+    job = job_of(Sources(status(4), [("history-1", part(4, numbers=[flat, wild]))]), BEGAN + 4001)
+    drawn = {each.name: each for each in drawing.curves(job)}
+    assert drawn["flat"].path == "M0.0 100.0 1000.0 100.0"
+    places = [float(each) for each in drawn["wild"].path.removeprefix("M").split()]
+    assert len(places) <= 2 * drawing.MOST_POINTS
+    assert (min(places), max(places)) == (0.0, 1000.0)
+    assert max(places[1::2]) <= 100.0

@@ -86,6 +86,20 @@ const Account = (() => {
     text(range, `${onAxis(from, span)} to ${onAxis(until, span)}; last ${percent(last)}`);
   }
 
-  return {bar, key, show, overTime, shares, sampled, dot, colour};
+  const short = (value) => isNumber(value) ? String(Number(value.toPrecision(4))) : "–";
+
+  /** The numbers of the log over time, each in a box of its own; the path is ready. */
+  function curves(list, found) {
+    keyed(list, found, (curve) => curve.name, () => make("figure", {}, make("figcaption", {}, make("b"), make("span")), make("svg", {viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img"}, make("path", {class: "curve"})), make("p", {class: "range"})), (figure, curve) => {
+      const [caption, svg, range] = figure.children, span = curve.end - curve.begin;
+      const words = `${short(curve.newest)} at last, ${short(curve.low)} to ${short(curve.high)}`;
+      text(caption.firstChild, curve.name); text(caption.lastChild, ` ${words}`);
+      attribute(svg, "aria-label", `${curve.name} over time: ${words}`);
+      attribute(svg.firstChild, "d", curve.path);
+      text(range, `${onAxis(curve.begin, span)} to ${onAxis(curve.end, span)}`);
+    });
+  }
+
+  return {bar, key, curves, show, overTime, shares, sampled, dot, colour};
 })();
 if (typeof module !== "undefined") module.exports = Account;

@@ -108,8 +108,9 @@
     Orders.set(found.job, found.may || {}, found.members_wanted, send);
     Account.show(found.account); Account.overTime(found.over_time || [], timeline);
     const numbers = Object.entries(found.metrics || {});
-    show(byId("log"), numbers.length > 0);
+    show(byId("log"), numbers.length + (found.curves || []).length > 0);
     keyed(byId("numbers"), numbers, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
+    Account.curves(byId("curves"), found.curves || []);
     Faults.wrong(found.stragglers || [], found.links || []);
     Members.set(found.members || []);
     Faults.set(found.faults || []);

@@ -12,7 +12,7 @@ const Faults = (() => {
   }
 
   const fact = (name, value) => value === null || value === undefined || value === "" ? null : make("div", {}, make("dt", {}, name), make("dd", {}, String(value)));
-  const pre = (value, label) => value ? make("pre", {tabindex: "0", "aria-label": label}, value) : null;
+  const pre = (value, label) => value ? make("pre", {role: "group", tabindex: "0", "aria-label": label}, value) : null;
 
   function body(fault) {
     return [

@@ -115,7 +115,7 @@ const Members = (() => {
     byId("stack").replaceChildren(...(found.ranks || []).map((rank) => make("div", {},
       make("h4", {}, `Rank ${rank.rank}${isNumber(rank.step) ? `, step ${number(rank.step)}` : ""}${rank.phase ? `, ${rank.phase}` : ""}`),
       make("p", {class: "faint"}, rank.collective ? `Last collective: ${rank.collective}` : "No collective is known."),
-      make("pre", {tabindex: "0", "aria-label": `Stack of rank ${rank.rank}`}, rank.stack.join("\n")))));
+      make("pre", {role: "group", tabindex: "0", "aria-label": `Stack of rank ${rank.rank}`}, rank.stack.join("\n")))));
   }
 
   async function lines() {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
 from outrider.master.core.events import SpecChanged
+from outrider.master.core.history import document
 from outrider.master.core.k8s.elasticjob.metrics import IMAGENET
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
@@ -251,3 +252,31 @@ def test_the_next_master_knows_the_numbers_of_the_pattern_that_there_is(is_edite
     if is_edited:  # while no master was there
         play.spec = replace(play.spec, metrics_pattern="(?P<loss>x)")
     assert metrics_status(successor(play)).get("loss") == (None if is_edited else 2.5)
+
+
+# -- over time ------------------------------------------------------------------------------------------------------
+def points(play: Play, name: str) -> list[list[float]]:
+    part = document.part(play.state, play.now)
+    return next((curve["points"] for curve in part["numbers"] if curve["name"] == name), [])
+
+
+def test_the_history_has_the_numbers_over_time_from_the_first_to_the_newest() -> None:
+    play = running(2, metrics_pattern=PATTERN)
+    for number in range(2000):
+        play.run(1)
+        writes(play, loss=str(2000 - number), step=str(number))
+    play.run(1)
+    found = points(play, "loss")
+    assert 90 < len(found) < 210
+    assert (found[0][1], found[-1][1]) == (2000.0, 1.0)
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(found[:-1])]
+    assert max(gaps) < 2.1 * min(gaps), "evenly spaced"
+    assert all(pytest.approx(2000 - value, abs=1.5) == at - found[0][0] for at, value in found)
+    assert not points(play, "step")
+
+
+def test_a_job_without_numbers_has_no_curves_in_its_history() -> None:
+    play = running(2, metrics_pattern=PATTERN)
+    writes(play, loss="nan")
+    play.run(1)
+    assert document.part(play.state, play.now)["numbers"] == []
