@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 
 from tests.local.training import Training, kill, one_job, pids, until
-from tests.unit.cli.dashboard.conftest import Visit
 from tests.unit.cli.dashboard.conftest import until as until_said
-from tests.waiting import DEADLINE
+from tests.unit.cli.dashboard.conftest import visited
 
 pytestmark = pytest.mark.slow
 
@@ -26,10 +25,8 @@ def test_a_fault_is_followed_live_and_the_job_is_stopped(tmp_path: Path) -> None
 
 
 async def _visit(job: Training, address: str) -> None:
-    limits = aiohttp.ClientTimeout(total=None, sock_read=DEADLINE)
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar, timeout=limits, read_bufsize=1 << 24) as session:
-        visit = await Visit(session, address).opened()
+    async with visited(address) as visit:
+        await visit.opened()
         assert (await visit.get("/api/start"))[1]["job"] == job.job
         async with visit.stream(f"/api/jobs/{job.job}") as messages:
             first = await until_said(messages, "job", lambda found: found["phase"] == "running")

@@ -10,8 +10,10 @@ from outrider.cli.dashboard.sources import LINES, ranks_of
 from outrider.cli.errors import UserError
 from outrider.cli.kube import diagnostics, elasticjobs
 from outrider.cli.kube.api import call_api
+from outrider.cli.kube.elasticjobs import MIB
 from outrider.cli.report_files import of_cluster
 from outrider.cli.top.sources import Document
+from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
     HOOKS_CONTAINER,
     JOB,
@@ -25,6 +27,10 @@ from outrider.report.job import Sources
 HISTORY_EVERY = 10.0
 """Seconds between two readings of a history: its master writes it no more often."""
 RIGHTS_EVERY = 60.0
+OURS = (SIDECAR_CONTAINER, HOOKS_CONTAINER, *PROXIES)
+USAGE_EVERY = 15.0
+"""Seconds between two readings of what pods use: the usual metrics server measures it no more often."""
+METRICS = {"group": "metrics.k8s.io", "version": "v1beta1", "plural": "pods"}
 
 
 class Cluster(elasticjobs.ElasticJobs):
@@ -35,6 +41,28 @@ class Cluster(elasticjobs.ElasticJobs):
         self.where = f"namespace {self.namespace}"
         self._histories: dict[str, tuple[float, Sources]] = {}
         self._rights: tuple[float, dict[str, bool]] = (float("-inf"), {})
+        self._usages: dict[str, tuple[float, dict[str, Document]]] = {}
+
+    def status(self, job: str) -> Document:
+        found = super().status(job)
+        used = self._usage(job)
+        for each in found["members"]:
+            each |= used.get(f"{job}-{each['id']}") or used.get(each["id"]) or {}
+        return found
+
+    def _usage(self, job: str) -> dict[str, Document]:
+        """What the trainers of the job's pods use, by pod; nothing if the cluster has no metrics server or the user no
+        right to ask it."""
+        read_at, found = self._usages.get(job, (float("-inf"), {}))
+        if time.monotonic() - read_at > USAGE_EVERY:
+            read = self._objects.list_namespaced_custom_object
+            try:
+                listed = call_api(read, "list", "", self.namespace, label_selector=f"{JOB}={job}", **METRICS)
+            except UserError:
+                listed = {}
+            found = dict(map(_used, map(mapping, entries(mapping(listed).get("items")))))
+            self._usages = {job: (time.monotonic(), found)}
+        return found
 
     def sources(self, job: str, status: Document) -> Sources:
         read_at, found = self._histories.get(job, (float("-inf"), None))
@@ -69,8 +97,7 @@ class Cluster(elasticjobs.ElasticJobs):
     def _trainer(self, pod: str) -> str:
         """The first container that is the user's own."""
         found = call_api(self._core.read_namespaced_pod, "get", pod, self.namespace)
-        ours = (SIDECAR_CONTAINER, HOOKS_CONTAINER, *PROXIES)
-        return next(str(each.name) for each in found.spec.containers if each.name not in ours)
+        return next(str(each.name) for each in found.spec.containers if each.name not in OURS)
 
     # -- orders -----------------------------------------------------------------------------------------------------
     def may(self, job: str) -> Mapping[str, bool]:
@@ -120,3 +147,21 @@ class Cluster(elasticjobs.ElasticJobs):
             return patch(name=job, **options)
 
         return call_api(call, "patch", job, self.namespace, KIND, body=change, **self._kind)
+
+
+def _used(measured: Document) -> tuple[str, Document]:
+    """A pod's name, and the cores and memory that its containers use without ours."""
+    containers = [each for each in map(mapping, entries(measured.get("containers"))) if each.get("name") not in OURS]
+    cores, memory = (
+        sum(_amount(mapping(each.get("usage")).get(what)) for each in containers) for what in ("cpu", "memory")
+    )
+    return str(mapping(measured.get("metadata")).get("name")), {"cpu": cores, "memory_mib": memory / MIB}
+
+
+def _amount(quantity: object) -> float:
+    from kubernetes.utils import parse_quantity
+
+    try:
+        return float(parse_quantity(quantity))
+    except ValueError:
+        return 0.0

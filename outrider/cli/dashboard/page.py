@@ -69,6 +69,8 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
     by_member = [each for each in rows(status.get("members")) if each.get("id")][:MOST_MEMBERS]
     orders = {what: bool(may.get(what)) and job.status.phase not in OVER for what in ORDERS}
     metrics = _map(status.get("metrics"))
+    if found["world"] is None and job.timeline.generations:  # an ElasticJob's status does not have it
+        found["world"] = job.timeline.generations[-1].ranks
     found |= cleaned({
         "where": job.where,
         "sentence": f"{outcome(status)}.",

@@ -80,10 +80,35 @@ def document_of(job: Document, now: datetime.datetime) -> Document:
         "time": mapping(status.get("time")),
         "message": str(status.get("message") or ""),
         "exit_code": status.get("exitCode"),
-        "members": [_member(each) for each in map(mapping, entries(status.get("members")))],
+        "members": _members(status),
+        "checkpoint_saved_at": status.get("checkpointSavedAt"),
+        "excluded_nodes": entries(status.get("excludedNodes")),
+        "metrics": mapping(status.get("metrics")),
+        "stragglers": [_straggler(each) for each in map(mapping, entries(status.get("stragglers")))],
+        "network": {"down": _links(status)},
         "faults": [_fault(each) for each in map(mapping, entries(status.get("faults")))],
         "late": _late(metadata, str(status.get("phase") or ""), now),
     }
+
+
+def _members(status: Document) -> list[Document]:
+    slow = {str(each.get("member")): _straggler(each) for each in map(mapping, entries(status.get("stragglers")))}
+    listed = [_member(each) for each in map(mapping, entries(status.get("members")))]
+    for each in listed:
+        own = slow.get(each["id"], {})
+        each |= {field: own.get(field) for field in ("own_seconds", "others_seconds")}
+    return listed
+
+
+def _straggler(each: Document) -> Document:
+    kept = {field: each.get(field) for field in ("member", "node", "rank", "cause", "reason")}
+    return {**kept, "own_seconds": each.get("ownSeconds"), "others_seconds": each.get("othersSeconds")}
+
+
+def _links(status: Document) -> list[Document]:
+    """The links that the job's condition tells of, as one."""
+    found = (each for each in map(mapping, entries(status.get("conditions"))) if each.get("type") == "NetworkFault")
+    return [{"members": [], "reason": str(each.get("message") or "")} for each in found if each.get("status") == "True"]
 
 
 def _member(member: Document) -> Document:

@@ -34,6 +34,8 @@ MEMBERS_SHOWN = 500
 """Maximum number of members in the status: with 10,000 it would exceed the limit of the API server's database."""
 FAULTS_SHOWN = 10
 """Maximum number of faults in the status."""
+STRAGGLERS_SHOWN = 16
+"""Maximum number of slow members in the status."""
 PAST = ("gone", "lost", "replaced", "failed")
 """States of members that are shown only while their pod exists."""
 
@@ -80,6 +82,8 @@ def status_of(
         "metrics": document.get("metrics"),
         "elasticScaling": elasticjob_scaling.status(mapping(document.get("scaling")), int(has_master(job))),
         "data": _data(document.get("data") or {}),
+        "checkpointSavedAt": document.get("checkpoint_saved_at"),
+        "stragglers": [_straggler(each) for each in (document.get("stragglers") or ())[:STRAGGLERS_SHOWN]] or None,
         "excludedNodes": list(document.get("excluded_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
         "faults": faults[-FAULTS_SHOWN:],
@@ -192,6 +196,11 @@ def _fault(fault: Mapping[str, Any]) -> Document:
 
 def _ratio(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+def _straggler(each: Mapping[str, Any]) -> Document:
+    seconds = {"ownSeconds": each["own_seconds"], "othersSeconds": each["others_seconds"]}
+    return {field: each[field] for field in ("member", "node", "rank", "cause", "reason")} | seconds
 
 
 def _members(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[Document]:

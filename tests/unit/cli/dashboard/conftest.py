@@ -70,20 +70,24 @@ async def until(messages: AsyncIterator[tuple[str, Any]], name: str,
     raise AssertionError(f"the stream has ended without {name}")
 
 
+@contextlib.asynccontextmanager
+async def visited(address: str, cookies: Mapping[str, str] | None = None) -> AsyncIterator[Visit]:
+    """A visit that has not opened the address yet."""
+    jar = aiohttp.CookieJar(unsafe=True)  # cookies of an IP address
+    limits = aiohttp.ClientTimeout(total=None, sock_read=DEADLINE)
+    async with aiohttp.ClientSession(cookie_jar=jar, cookies=cookies, timeout=limits, read_bufsize=1 << 24) as session:
+        yield Visit(session, address)
+
+
 @pytest.fixture
 def visiting() -> Callable[..., None]:
     """Tells a story of a visit to a dashboard of this machine's jobs."""
 
     def told(story: Story, job: str | None = None, cookies: Mapping[str, str] | None = None) -> None:
-        async def visit() -> None:
-            jar = aiohttp.CookieJar(unsafe=True)  # cookies of an IP address
-            limits = aiohttp.ClientTimeout(total=None, sock_read=DEADLINE)
-            async with (
-                Server(Local(), job).listening(0) as address,
-                aiohttp.ClientSession(cookie_jar=jar, cookies=cookies, timeout=limits, read_bufsize=1 << 24) as session,
-            ):
-                await story(Visit(session, address))
+        async def tell() -> None:
+            async with Server(Local(), job).listening(0) as address, visited(address, cookies) as visit:
+                await story(visit)
 
-        asyncio.run(visit())
+        asyncio.run(tell())
 
     return told

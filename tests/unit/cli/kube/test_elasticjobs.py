@@ -33,12 +33,31 @@ def test_the_status_is_read_with_kubernetes_names() -> None:
     assert "train is running with exit code 3, generation 1.2, step 7, 1 restart" in screen.sentence(found)
 
 
+def test_what_is_wrong_now_is_read_with_the_names_of_a_local_status() -> None:
+    slow = {"member": "worker-1", "node": "n1", "reason": "slow", "ownSeconds": 0.3, "othersSeconds": 0.2}
+    cut = {"type": "NetworkFault", "status": "True", "message": "worker-0 and worker-1 cannot reach each other"}
+    found = document_of(
+        job(phase="Running", members=[{"id": "worker-0"}, {"id": "worker-1"}], stragglers=[slow], conditions=[cut],
+            excludedNodes=["n9"], checkpointSavedAt="2026-11-21T02:00:00Z", metrics={"loss": 0.5}),
+        NOW,
+    )  # fmt: skip
+    assert [each["own_seconds"] for each in found["members"]] == [None, 0.3]
+    assert found["stragglers"][0]["reason"] == "slow"
+    assert found["network"]["down"][0]["reason"] == cut["message"]
+    assert (found["excluded_nodes"], found["metrics"]) == (["n9"], {"loss": 0.5})
+    assert found["checkpoint_saved_at"] == "2026-11-21T02:00:00Z"
+    healed = job(phase="Running", conditions=[cut | {"status": "False"}])
+    assert document_of(healed, NOW)["network"]["down"] == []
+
+
 def test_a_status_that_no_master_writes_is_late_only_while_the_job_runs() -> None:
     assert "last written 120 s ago" in document_of(job(phase="Running"), NOW)["late"]
     assert document_of(job(phase="Succeeded"), NOW)["late"] == ""
 
 
-@pytest.mark.parametrize("status", [None, [], {"members": {}, "faults": [3], "step": "x", "phase": 5}])
+@pytest.mark.parametrize(
+    "status", [None, [], {"members": {}, "faults": [3], "step": "x", "phase": 5, "stragglers": [4], "conditions": 3}]
+)
 def test_a_document_of_any_shape_can_be_shown(status: Any) -> None:
     found = document_of({"metadata": None, "status": status}, NOW)
     assert found["step"] == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outrider.master.core.k8s.elasticjob.event import QUIET, event_of
-from outrider.master.core.k8s.elasticjob.status import MEMBERS_SHOWN, left_by, status_of
+from outrider.master.core.k8s.elasticjob.status import MEMBERS_SHOWN, STRAGGLERS_SHOWN, left_by, status_of
 from outrider.master.core.k8s.values.names import Document
 from tests.unit.master.core.k8s.documents import job, recorded, worker
 
@@ -316,6 +316,19 @@ def test_memory_and_nodes_are_shown_where_replacements_differ_for_them() -> None
     assert (status["memory"], status["excludedNodes"]) == ({"1": "1400Mi"}, ["node-2"])
     status = status_of(job(), core(memory={}, excluded_nodes=[]), [], NOW)
     assert not {"memory", "excludedNodes"} & status.keys()
+
+
+def test_slow_members_and_the_newest_save_are_shown_and_few_of_many() -> None:
+    slow = [{"member": f"worker-{n}", "rank": n, "node": "n1", "factor": 1.5, "own_seconds": 0.3, "others_seconds": 0.2,
+             "cause": "cpu", "reason": f"worker-{n} is a straggler"} for n in range(40)]  # fmt: skip
+    status = status_of(job(), core(stragglers=slow, checkpoint_saved_at=NOW), [], NOW)
+    assert status["checkpointSavedAt"] == NOW
+    assert len(status["stragglers"]) == STRAGGLERS_SHOWN
+    assert status["stragglers"][1] == {
+        "member": "worker-1", "rank": 1, "node": "n1", "cause": "cpu", "reason": "worker-1 is a straggler",
+        "ownSeconds": 0.3, "othersSeconds": 0.2,
+    }  # fmt: skip
+    assert not {"stragglers", "checkpointSavedAt"} & status_of(job(), core(), [], NOW).keys()
 
 
 def test_a_member_is_shown_with_the_memory_that_its_container_may_use() -> None:
