@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from outrider.cli.kube.api import call_api
 from outrider.cli.kube.elasticjobs import MIB
 from outrider.cli.report_files import of_cluster
 from outrider.cli.top.sources import Document
-from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import (
     HOOKS_CONTAINER,
     JOB,
@@ -22,6 +23,9 @@ from outrider.master.core.k8s.values.names import (
     PROXIES,
     SIDECAR_CONTAINER,
 )
+from outrider.master.core.k8s.values.replica_specs import has_master, roles_of
+from outrider.master.core.spec import WORKER
+from outrider.master.core.text import counted
 from outrider.report.job import Sources
 
 HISTORY_EVERY = 10.0
@@ -92,7 +96,7 @@ class Cluster(elasticjobs.ElasticJobs):
             labels = pod.metadata.labels or {}
             if labels.get(MEMBER) == member or pod.metadata.name == f"{job}-{member}":
                 return str(pod.metadata.name)
-        raise UserError(f"{member} has no pod any more: its output went with it")
+        raise UserError(f"{member} has no pod any more: its processes and its output went with it")
 
     def _trainer(self, pod: str) -> str:
         """The first container that is the user's own."""
@@ -135,10 +139,25 @@ class Cluster(elasticjobs.ElasticJobs):
                 self._patch("", job, {"spec": {"suspend": True}})
                 return f"{job} is being suspended: its pods go once its state is saved; `suspend: false` resumes it."
             case "scale":
-                self._patch("_scale", job, {"spec": {"replicas": body.get("members")}})
-                return f"{job} is being scaled to {body.get('members')} members."
+                self._patch("_scale", job, {"spec": {"replicas": self._workers(job, body["members"])}})
+                return f"{job} is being scaled to {counted(body['members'], 'member')}."
             case _:
                 raise UserError("pods do not read a script again: change the image or the template of the ElasticJob")
+
+    def _workers(self, job: str, members: int) -> int:
+        """The number of workers of so many members. Raises UserError if it is beyond the job's limits, which the API
+        server does not know."""
+        document = mapping(
+            call_api(self._objects.get_namespaced_custom_object, "get", job, self.namespace, KIND, **self._kind)
+        )
+        masters = int(has_master(document))
+        worker = roles_of(document).get(WORKER, {})
+        for limit, is_beyond in (("minReplicas", operator.lt), ("maxReplicas", operator.gt)):
+            bound = whole(worker.get(limit))
+            if bound is not None and is_beyond(members - masters, bound):
+                order = "at least" if limit == "minReplicas" else "at most"
+                raise UserError(f"{members} members: must be {order} {bound + masters}, by {limit} of {job}")
+        return members - masters
 
     def _patch(self, subresource: str, job: str, change: Document) -> Any:
         patch = getattr(self._objects, f"patch_namespaced_custom_object{subresource}")

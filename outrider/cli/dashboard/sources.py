@@ -21,6 +21,7 @@ from outrider.cli.log_streams import Stream, streams
 from outrider.cli.report_files import of_folder
 from outrider.cli.top import sources as top_sources
 from outrider.cli.top.sources import Document
+from outrider.master.core.text import counted
 from outrider.report.job import Sources
 
 LINES = 200
@@ -108,7 +109,7 @@ class Local(top_sources.Local):
                 return f"{job} restarts now.{why}"
             case _:
                 master.post("/v1/scale", {"replicas": body.get("members")})
-                return f"{job} is being scaled to {body.get('members')} members."
+                return f"{job} is being scaled to {counted(body['members'], 'member')}."
 
 
 def ranks_of(member: str, stacks: Document, calls: Document) -> Document:
