@@ -95,6 +95,9 @@ class Curve:
 
     name: Name = ""
     points: tuple[Point, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    """Of all values, of which the points are some."""
 
 
 class Holder(NamedTuple):

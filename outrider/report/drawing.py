@@ -169,14 +169,14 @@ class Curve:
 
 def curves(job: Job) -> list[Curve]:
     """The numbers that have two points at least."""
-    return [_curve(each.name, each.points) for each in job.numbers if len(each.points) > 1]
+    return [_curve(each.name, each.points, each.low or 0.0, each.high or 0.0)
+            for each in job.numbers if len(each.points) > 1]  # fmt: skip
 
 
-def _curve(name: str, points: Sequence[Point]) -> Curve:
+def _curve(name: str, points: Sequence[Point], low: float, high: float) -> Curve:
     every = -(-len(points) // MOST_POINTS)
     kept = points[::-every][::-1]
     (begin, _), (end, newest) = kept[0], kept[-1]
-    low, high = min(each.value for each in kept), max(each.value for each in kept)
     across, up = 1000 / max(0.1, end - begin), 100 / (high - low or 1.0)
     path = " ".join(f"{(at - begin) * across:.1f} {100 - (value - low) * up:.1f}" for at, value in kept)
     return Curve(name, f"M{path}", low, high, newest, begin, end)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.report import history
-from outrider.report.documents import Amounts, Curve, Event, Part, Point, Status
+from outrider.report.documents import Amounts, Curve, Event, Part, Status
 from outrider.report.history import Case, Timeline
 from outrider.report.reading import Reader, clean
 
@@ -106,10 +106,18 @@ def job_of(sources: Sources, now: float) -> Job:
 
 def _numbers(parts: Sequence[Part]) -> tuple[Curve, ...]:
     """The curves of all masters, each as one."""
-    found: dict[str, set[Point]] = {}
-    for curve in (curve for part in parts for curve in part.numbers):
-        found.setdefault(curve.name, set()).update(curve.points)
-    return tuple(Curve(name, tuple(sorted(points))) for name, points in found.items())
+    found: dict[str, list[Curve]] = {}
+    for curve in (curve for part in parts for curve in part.numbers if curve.points):
+        found.setdefault(curve.name, []).append(curve)
+    return tuple(_joined(name, curves) for name, curves in found.items())
+
+
+def _joined(name: str, curves: Sequence[Curve]) -> Curve:
+    points = sorted({point for curve in curves for point in curve.points})
+    values = [point.value for point in points]
+    lows, highs = [curve.low for curve in curves], [curve.high for curve in curves]
+    low = min([*values, *(each for each in lows if each is not None)])
+    return Curve(name, tuple(points), low, max([*values, *(each for each in highs if each is not None)]))
 
 
 def _account(timeline: Timeline) -> Amounts:

@@ -64,6 +64,12 @@ class Watched:
 
         expect(self.page.locator(selector)).to_contain_text(text, timeout=PATIENCE)
 
+    def is_empty(self, selector: str) -> None:
+        """Waits until an element has no text."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(selector)).to_be_empty(timeout=PATIENCE)
+
     def has(self, count: int, selector: str) -> None:
         """Waits until there are so many elements."""
         from playwright.sync_api import expect
@@ -124,11 +130,11 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
 class Serving:
     """A dashboard on a thread of its own."""
 
-    def __init__(self, job: str | None = None) -> None:
+    def __init__(self, job: str | None = None, port: int = 0) -> None:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
-        self._listening = Server(Local(), job).listening(0)
+        self._listening = Server(Local(), job).listening(port)
         self.address: str = self._wait(self._listening.__aenter__())
 
     def _wait(self, coroutine: Any) -> Any:

@@ -50,7 +50,7 @@ async def _edits(job: ClusterJob) -> None:
         assert status == 409
         assert answer["problem"] == "7 members: must be at most 2, by maxReplicas of train."
         status, answer = await visit.post(f"{PAGE}/scale", {"members": 1})
-        assert (status, answer["sentence"]) == (200, "train is being scaled to 1 member.")
+        assert (status, answer["sentence"]) == (200, "1 member is requested.")
         await until_said(messages, "job", lambda found: found["world"] == 2)
         status, answer = await visit.post(f"{PAGE}/stop")
         assert status == 200

@@ -42,7 +42,12 @@ def part(state: State, now: float) -> dict[str, Any]:
 def numbers(state: State) -> list[dict[str, Any]]:
     """The numbers of the log over time."""
     return [
-        {"name": name, "points": [[round(at + state.unix_offset, 1), value] for at, value in _points(curve)]}
+        {
+            "name": name,
+            "low": curve.low,
+            "high": curve.high,
+            "points": [[round(at + state.unix_offset, 1), value] for at, value in _points(curve)],
+        }
         for name, curve in sorted(state.history.curves.items())
     ]
 

@@ -77,6 +77,7 @@ def _extend(curve: Curve, at: float, value: float) -> None:
     if at <= curve.newest[0]:
         return
     curve.newest = at, value
+    curve.low, curve.high = min(curve.low, value), max(curve.high, value)
     if not curve.points or at - curve.points[-1][0] >= curve.every:
         curve.points.append(curve.newest)
     if len(curve.points) > POINTS:

@@ -70,6 +70,9 @@ class Curve:
 
     points: list[tuple[float, float]] = field(default_factory=list)
     newest: tuple[float, float] = (float("-inf"), 0.0)
+    low: float = float("inf")
+    high: float = float("-inf")
+    """Of all values, also of those that are no points."""
     every: float = 0.0
     """Seconds between two points at least; it doubles if there are too many."""
 

@@ -55,6 +55,8 @@ class Access:
             response = self._refusal(request) or self._exchanged(request) or await handler(request)
         except web.HTTPException as error:
             response = refused(error.status, error.text or error.reason)
+        except (web.RequestPayloadError, ValueError) as error:  # such as a body that is not what its header says
+            response = refused(400, f"The request cannot be read: {type(error).__name__}.")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response

@@ -25,7 +25,7 @@ from outrider.master.core.k8s.values.names import (
 )
 from outrider.master.core.k8s.values.replica_specs import has_master, roles_of
 from outrider.master.core.spec import WORKER
-from outrider.master.core.text import counted
+from outrider.master.core.text import requested
 from outrider.report.job import Sources
 
 HISTORY_EVERY = 10.0
@@ -140,7 +140,7 @@ class Cluster(elasticjobs.ElasticJobs):
                 return f"{job} is being suspended: its pods go once its state is saved; `suspend: false` resumes it."
             case "scale":
                 self._patch("_scale", job, {"spec": {"replicas": self._workers(job, body["members"])}})
-                return f"{job} is being scaled to {counted(body['members'], 'member')}."
+                return f"{requested(body['members'], 'member')}."
             case _:
                 raise UserError("pods do not read a script again: change the image or the template of the ElasticJob")
 

@@ -23,8 +23,9 @@ TIMELINE_EVERY = 2.0
 """Seconds between two readings of the history."""
 SHARE = 4.0
 """The time between two readings is at least so many times what one takes: a large job costs no whole core."""
-FIRST_EVENTS = 200
-ENDED_EVERY = 10.0
+FIRST_EVENTS = 500
+ENDED_EVERY, ENDING = 10.0, 5
+"""Seconds between two readings of an ended job, after so many at the usual distance for its last documents."""
 log = logging.getLogger("dashboard")
 Message = tuple[str, str]
 """The name of a server-sent event, and its JSON."""
@@ -56,8 +57,7 @@ class JobFeed:
         self._changed = asyncio.Condition()
         self._listeners = 0
         self._reading: asyncio.Task[None] | None = None
-        self._live_at = 0.0
-        self._is_over = False
+        self._ended = 0
         self._history: tuple[float, Job | None, list[list[float]]] = (float("-inf"), None, [])
         self._keys: dict[str, None] = {}
 
@@ -109,22 +109,19 @@ class JobFeed:
             async with self._changed:
                 self._changed.notify_all()
             took = time.monotonic() - begin
-            every = ENDED_EVERY if self._is_over else self._source.every
+            every = ENDED_EVERY if self._ended > ENDING else self._source.every
             await asyncio.sleep(max(every, SHARE * took))
 
     # -- on a thread ------------------------------------------------------------------------------------------------
     def _once(self) -> str:
         """Reads everything once; returns why it is old, if it is."""
         status, now = self._source.status(self._job), time.time()
-        self._is_over = status.get("phase") in OVER
-        late = str(status.get("late") or "")
-        if not late:
-            self._live_at = now
+        self._ended = self._ended + 1 if status.get("phase") in OVER else 0
         job, over_time = self._read_history(status, now)
         document = page.document(job, status, self._source.may(self._job), now)
-        self._newest.job = packed(document | {"at": self._live_at or now, "over_time": over_time})
+        self._newest.job = packed(document | {"at": status.get("as_of") or now, "over_time": over_time})
         self._read_events()
-        return late
+        return str(status.get("late") or "")
 
     def _read_history(self, status: dict[str, Any], now: float) -> tuple[Job, list[list[float]]]:
         read_at, job, over_time = self._history

@@ -18,10 +18,11 @@ from outrider.report.advice import advice
 from outrider.report.faults import Shown, faults, node_of, rank_of
 from outrider.report.job import OVER, Job
 from outrider.report.reading import clean, unix
+from outrider.report.words import seconds
 
 Document = dict[str, Any]
-LONGEST: Final = 2000
-"""The most characters of a text."""
+LONGEST, BEGINNING = 2000, 500
+"""The most characters of a text, and how many of them are its first: a traceback ends with the error."""
 MOST_FAULTS, MOST_MEMBERS, MOST_SAMPLES = 60, 12_000, 400
 MEMBER: Final = {
     "id": "", "role": "", "rank_index": None, "state": "", "node": "", "mode": "", "step": 0, "own_seconds": None,
@@ -40,7 +41,7 @@ def cleaned(value: Any) -> Any:
     """The value with all its texts cleaned and cut; what JSON does not have becomes null."""
     if isinstance(value, str):
         text = clean(value)
-        return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        return text if len(text) <= LONGEST else f"{text[:BEGINNING]}\n…\n{text[BEGINNING + 3 - LONGEST :]}"
     if isinstance(value, Mapping):
         return {clean(str(name))[:100]: cleaned(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -82,13 +83,13 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
                        for each in rows(status.get("stragglers"))],
         "links": list(_links(_map(status.get("network")))),
         "faults": [_fault(job, each) for each in shown],
-        "curves": [asdict(each) for each in drawing.curves(job)],
         "advice": [{"what": each.what, "how": each.how, "page": each.page} for each in advice(job)],
-        "notes": list(job.notes),
-        "metrics": {name: str(each) for name, each in metrics.items() if each not in (None, "") and name != "line"},
+        "notes": [*job.notes, *([str(metrics["problem"])] if metrics.get("problem") else [])],
+        "metrics": {name: each for name, each in metrics.items() if isinstance(each, int | float)},
         "members_wanted": _wanted(status),
     })  # fmt: skip
-    return found | {"may": orders}
+    curves = [asdict(each) | {"name": cleaned(each.name)} for each in drawing.curves(job)]
+    return found | {"may": orders, "curves": curves}
 
 
 def over_time(parts: Sequence[Any]) -> list[list[float]]:
@@ -137,10 +138,12 @@ def _links(network: Mapping[str, Any]) -> Iterable[Document]:
 
 def _fault(job: Job, shown: Shown) -> Document:
     fault = shown.fault
+    recovered = seconds(sum(each.seconds for each in shown.stages)) if shown.stages else ""
     return {
         "number": shown.number, "at": fault.at, "kind": fault.kind, "member": fault.member,
         "node": node_of(job, fault), "rank": rank_of(fault), "reason": fault.reason, "verdict": shown.verdict,
-        "stages": [piece(each) for each in shown.stages], "cost": [piece(each) for each in shown.cost],
+        "stages": [piece(each) for each in shown.stages], "recovered": recovered,
+        "cost": [piece(each) for each in shown.cost],
         "exits": [asdict(each) for each in shown.exits], "groups": [asdict(each) for each in shown.groups],
         "lines": [list(each) for each in shown.lines],
         "decisions": [[since, each.kind, each.sentence] for since, each in shown.decisions],

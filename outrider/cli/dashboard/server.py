@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from importlib import resources
 from typing import Any, TypeVar
@@ -23,8 +24,13 @@ LOOPBACK = "127.0.0.1"
 QUIET = 10.0
 """Seconds after which a line shows that the stream is alive."""
 BODY_BYTES = 4096
+MOST_CONNECTIONS = 200
+"""Others of this machine reach the port too: theirs must not use up the files of the process."""
 TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
 Found = TypeVar("Found")
+SILENT = logging.getLogger("dashboard.requests")
+"""What anybody sends to the port makes no lines in the user's terminal."""
+SILENT.disabled = True
 
 
 class Server:
@@ -54,14 +60,22 @@ class Server:
     @contextlib.asynccontextmanager
     async def listening(self, port: int) -> AsyncIterator[str]:
         """Listens on a port, 0 for a free one; gives the address with the token. Raises OSError."""
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(self.application(), access_log=None, logger=SILENT, shutdown_timeout=1.0)
         await runner.setup()
+        served = runner.server
+        assert served is not None
+
+        def connected() -> asyncio.Protocol:
+            return served() if len(served.connections) < MOST_CONNECTIONS else _Refusing()
+
+        listening = None
         try:
-            site = web.TCPSite(runner, LOOPBACK, port)
-            await site.start()
-            self.access.port = runner.addresses[0][1]
+            listening = await asyncio.get_running_loop().create_server(connected, LOOPBACK, port)
+            self.access.port = listening.sockets[0].getsockname()[1]
             yield self.access.address
         finally:
+            if listening is not None:
+                listening.close()
             self._closing.set()
             await runner.cleanup()
             await self._feeds.close()
@@ -129,7 +143,7 @@ class Server:
             return refused(404, f"{page.cleaned(what)}: must be one of {', '.join(ORDERS)}.")
         try:
             body = json.loads(await request.read() or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or (what == "scale" and type(body.get("members")) is not int):
             return refused(422, "The body must be a JSON object; for scale it has `members`, a whole number.")
@@ -140,11 +154,18 @@ class Server:
         return web.json_response({"sentence": page.cleaned(sentence)})
 
 
+class _Refusing(asyncio.Protocol):
+    """A connection beyond the most that there may be."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 def _file(name: str) -> web.Response:
     """A file of the page; the timeline and the colours are the report's."""
     package = "outrider.report" if name in SHARED else __package__
-    ending = name.rpartition(".")[2]
-    found = resources.files(package).joinpath("assets", name)
-    if ending not in TYPES or "/" in name or not found.is_file():
+    found = next((each for each in resources.files(package).joinpath("assets").iterdir() if each.name == name), None)
+    kind = TYPES.get(name.rpartition(".")[2])
+    if found is None or kind is None:
         return refused(404, f"There is no file {page.cleaned(name)}.")
-    return web.Response(body=found.read_bytes(), content_type=TYPES[ending], charset="utf-8")
+    return web.Response(body=found.read_bytes(), content_type=kind, charset="utf-8")

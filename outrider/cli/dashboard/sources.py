@@ -21,8 +21,8 @@ from outrider.cli.log_streams import Stream, streams
 from outrider.cli.report_files import of_folder
 from outrider.cli.top import sources as top_sources
 from outrider.cli.top.sources import Document
-from outrider.master.core.text import counted
-from outrider.report.job import Sources
+from outrider.master.core.text import requested
+from outrider.report.job import OVER, Sources
 
 LINES = 200
 """The most lines of output that are shown."""
@@ -63,7 +63,12 @@ class Local(top_sources.Local):
         try:
             return live_status(job)
         except Unreachable as away:
-            return saved_status(job) | {"late": f"{away.message}; this is what it saved last. Training continues."}
+            saved = saved_status(job)
+            if saved.get("phase") in OVER:  # its command is about to end
+                return saved
+            written = (job_dirs.existing(job) / "status.json").stat().st_mtime
+            late = f"{away.message}; this is what it saved last. Training continues."
+            return saved | {"late": late, "as_of": written}
 
     def sources(self, job: str, status: Document) -> Sources:
         found = of_folder(job, status)
@@ -109,7 +114,7 @@ class Local(top_sources.Local):
                 return f"{job} restarts now.{why}"
             case _:
                 master.post("/v1/scale", {"replicas": body.get("members")})
-                return f"{job} is being scaled to {counted(body['members'], 'member')}."
+                return f"{requested(body['members'], 'member')}."
 
 
 def ranks_of(member: str, stacks: Document, calls: Document) -> Document:

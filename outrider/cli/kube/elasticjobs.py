@@ -87,7 +87,7 @@ def document_of(job: Document, now: datetime.datetime) -> Document:
         "stragglers": [_straggler(each) for each in map(mapping, entries(status.get("stragglers")))],
         "network": {"down": _links(status)},
         "faults": [_fault(each) for each in map(mapping, entries(status.get("faults")))],
-        "late": _late(metadata, str(status.get("phase") or ""), now),
+        **_late(metadata, str(status.get("phase") or ""), now),
     }
 
 
@@ -128,14 +128,16 @@ def _fault(fault: Document) -> Document:
     return {**fault, "seconds_lost": fault.get("secondsLost")}
 
 
-def _late(metadata: Document, phase: str, now: datetime.datetime) -> str:
-    """Why the status may be old; empty if it is not, or if its time is unknown."""
+def _late(metadata: Document, phase: str, now: datetime.datetime) -> Document:
+    """`late`: why the status may be old, empty if it is not or if its time is unknown; and then `as_of`, its time."""
     stamps = [str(each.get("time")) for each in map(mapping, entries(metadata.get("managedFields")))
               if each.get("subresource") == "status"]  # fmt: skip
     try:
-        age = (now - max(map(datetime.datetime.fromisoformat, stamps))).total_seconds()
+        written = max(map(datetime.datetime.fromisoformat, stamps))
+        age = (now - written).total_seconds()
     except (ValueError, TypeError):  # an old API server names no subresource
-        return ""
+        return {"late": ""}
     if phase != "Running" or age < LATE_SECONDS:
-        return ""
-    return f"the status was last written {age:.0f} s ago: does a master run? (outrider doctor --cluster)"
+        return {"late": ""}
+    late = f"the status was last written {age:.0f} s ago: does a master run? (outrider doctor --cluster)"
+    return {"late": late, "as_of": written.timestamp()}

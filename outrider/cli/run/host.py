@@ -85,7 +85,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
                 for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
                     screen.say(f"outrider: {line}", style)
             if request.dashboard:
-                stack.enter_context(await asyncio.to_thread(_dashboard, request, screen, mode))
+                stack.enter_context(page.shown(request.name, partial(_say, screen, mode)))
             progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
             follower = Follower(folder, EventLog(screen, mode, holding), screen, progress)
             follower.start()
@@ -99,13 +99,6 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     finally:
         writer.close()
         loss.close()
-
-
-def _dashboard(request: Request, screen: Screen, mode: Mode) -> contextlib.ExitStack:
-    """The dashboard of the job, whose address is printed; it ends when the stack is closed."""
-    stack = contextlib.ExitStack()
-    stack.enter_context(page.shown(request.name, partial(_say, screen, mode)))
-    return stack
 
 
 def _say(screen: Screen, mode: Mode, text: str) -> None:

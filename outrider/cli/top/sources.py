@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Protocol
 
 from outrider.cli import job_dirs
 from outrider.cli.client import Master
 from outrider.cli.documents import live_status, saved_events
 from outrider.cli.errors import UserError
+from outrider.cli.run.log import QUIET
 
-EVENTS_KEPT = 500
+EVENTS_KEPT, QUIET_KEPT = 500, 100
+"""The most events that are shown, and how many of them are of the kinds that come with each save or member."""
 Document = dict[str, Any]
 
 
@@ -33,13 +38,22 @@ class Source(Protocol):
         ...
 
 
+def newest(events: Iterable[Document]) -> list[Document]:
+    """The newest events, oldest first. Those of each save do not push out the faults."""
+    quiet: deque[tuple[int, Document]] = deque(maxlen=QUIET_KEPT)
+    others: deque[tuple[int, Document]] = deque(maxlen=EVENTS_KEPT - QUIET_KEPT)
+    for place, event in enumerate(events):
+        (quiet if event["kind"] in QUIET else others).append((place, event))
+    return [event for _place, event in sorted([*quiet, *others], key=itemgetter(0))]
+
+
 class Local:
     """The jobs of this machine."""
 
     every = 1.0
 
     def __init__(self) -> None:
-        self._read: tuple[tuple[str, int, int], list[Document]] = (("", 0, 0), [])
+        self._read: dict[str, tuple[tuple[int, int], list[Document]]] = {}
 
     def jobs(self) -> list[Document]:
         documents = []
@@ -59,10 +73,11 @@ class Local:
             found = os.stat(job_dirs.existing(job) / "events.jsonl")
         except FileNotFoundError:
             return []
-        stamp = (job, found.st_mtime_ns, found.st_size)
-        if self._read[0] != stamp:
-            self._read = stamp, list(saved_events(job))[-EVENTS_KEPT:]
-        return self._read[1]
+        stamp = found.st_mtime_ns, found.st_size
+        known = self._read.get(job)
+        if known is None or known[0] != stamp:
+            known = self._read[job] = stamp, newest(saved_events(job))
+        return known[1]
 
     def stacks(self, job: str) -> Document:
         return Master(job_dirs.existing(job)).collect("stacks")

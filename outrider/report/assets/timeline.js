@@ -104,7 +104,7 @@ const Timeline = (() => {
 
   // -- the page ------------------------------------------------------------------------------------------------------
   /** Draws into `root`'s canvas. `clock(unix, isShort)` is a time as text; `choose(number)` is called for a fault.
-   *  Returns `update(data)`, which draws newer data and keeps what is enlarged. */
+   *  Returns `update(data)`, which draws newer data and keeps what is enlarged, and `close()`. */
   function mount(root, data, clock, choose) {
     const canvas = root.querySelector("canvas"), readout = root.querySelector("#readout"), details = root.querySelector("#details");
     let list = rows(data);
@@ -158,9 +158,11 @@ const Timeline = (() => {
 
     function axis(context, b, named) {
       context.fillStyle = context.strokeStyle = named("faint"); context.textAlign = "left"; context.textBaseline = "top";
-      let free = b.left - 1;
+      let free = b.left - 1, before = "";
       for (const at of ticks(view.from, view.to, Math.max(2, Math.floor(b.width / 90)))) {
         const x = xOf(at, b), text = clock(data.began + at / 10, true), width = context.measureText(text).width;
+        if (text === before) continue;  // less than a second later
+        before = text;
         line(context, Math.round(x) + 0.5, 26, 32);
         const left = clamp(x - width / 2, b.left, b.left + b.width - width);
         if (left > free) { context.fillText(text, left, 10); free = left + width + 10; }
@@ -245,15 +247,19 @@ const Timeline = (() => {
       const name = keys[event.key];
       if (name && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); show(does[name]()); }
     });
-    new ResizeObserver(draw).observe(canvas.parentElement);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    const sized = new ResizeObserver(draw), scheme = matchMedia("(prefers-color-scheme: dark)");
+    sized.observe(canvas.parentElement);
+    scheme.addEventListener("change", draw);
     draw();
 
-    return (newer) => {
-      const isWhole = view.from <= 0 && view.to >= data.end && view.last - view.first === list.length;
-      data = newer;
-      list = rows(data);
-      show(isWhole ? whole(data, list.length) : view);
+    return {
+      update(newer) {
+        const isWhole = view.from <= 0 && view.to >= data.end && view.last - view.first === list.length;
+        data = newer;
+        list = rows(data);
+        show(isWhole ? whole(data, list.length) : view);
+      },
+      close() { sized.disconnect(); scheme.removeEventListener("change", draw); },
     };
   }
 

@@ -59,7 +59,7 @@ const Account = (() => {
       for (let i = 0; i < flat.length; i += 2) {
         at += flat[i];
         const until = i + 2 < flat.length ? at + flat[i + 2] : end, name = data.causes[flat[i + 1]][0];
-        if (!name) continue;
+        if (!name || name === "unknown") continue;
         for (let bin = Math.floor(at / step); bin < count && bin * step < until; bin++) {
           const shared = weight * (Math.min(until, (bin + 1) * step) - Math.max(at, bin * step));
           wall[bin + 1] += shared;
@@ -100,6 +100,6 @@ const Account = (() => {
     });
   }
 
-  return {bar, key, curves, show, overTime, shares, sampled, dot, colour};
+  return {bar, key, curves, short, show, overTime, shares, sampled, dot, colour};
 })();
 if (typeof module !== "undefined") module.exports = Account;

@@ -2,9 +2,9 @@
 "use strict";
 (() => {
   const {byId, make, text, attribute, show, keyed, isNumber, number, percent, seconds, time, moment} = Dom;
-  const OLD = 5, AGAIN = 3000;
+  const OLD = 5, AGAIN = 3000, OVER = ["succeeded", "failed", "stopped"];
   const banner = byId("trouble");
-  let start = {where: "", job: null}, shown = {job: null, member: null}, stream = null, document_ = null, timeline = null, update = null;
+  let start = null, shown = {job: null, member: null}, stream = null, document_ = null, timeline = null, mounted = null;
   let trouble = "", lostSince = 0, isFresh = true, waiting = new Map(), retry = 0;
 
   // -- requests ------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@
     }
   }
 
-  const send = (what, body) => request(`${of(shown.job)}/${what}`, {method: "POST", headers: {"Content-Type": "application/json", "X-Outrider": "1"}, body: JSON.stringify(body)});
+  const send = (job, what, body) => request(`${of(job)}/${what}`, {method: "POST", headers: {"Content-Type": "application/json", "X-Outrider": "1"}, body: JSON.stringify(body)});
 
   // -- the stream ----------------------------------------------------------------------------------------------------
   function listen(path, handlers) {
@@ -31,17 +31,19 @@
     own.addEventListener("open", () => { lostSince = 0; isFresh = true; said(); });
     own.addEventListener("error", () => {
       if (own !== stream) return;
+      if (own.readyState === EventSource.CLOSED) { refused(path, handlers); return; }
       lostSince ||= Date.now() / 1000;
       said();
-      if (own.readyState === EventSource.CLOSED) refusedOrGone(path, handlers);
     });
     for (const [name, handle] of Object.entries(handlers)) own.addEventListener(name, (event) => { if (own === stream) later(name, () => handle(JSON.parse(event.data))); });
   }
 
-  /** The server has refused the stream: the session is over, or there is no such server any more. */
-  async function refusedOrGone(path, handlers) {
-    const answer = await request("/api/start");
-    if (answer.problem && answer.problem.includes("session is over")) { trouble = answer.problem; said(); return; }
+  /** The server has refused the stream, such as one whose session is over: it says why, and another tab may mend it. */
+  async function refused(path, handlers) {
+    const own = stream, answer = await request("/api/start");
+    if (own !== stream) return;
+    lostSince = 0; trouble = answer.problem || "The dashboard has refused this page; trying again.";
+    said();
     retry = setTimeout(() => listen(path, handlers), AGAIN);
   }
 
@@ -70,19 +72,24 @@
     const words = wrong && document_ ? `${wrong} What is shown is as of ${time(document_.at)}.` : wrong;
     text(banner, words);
     show(banner, Boolean(words));
-    document.body.classList.toggle("old", Boolean(words));
+    aged();
   }
 
-  setInterval(() => {
-    if (!document_ || document.hidden) return;
-    const age = Date.now() / 1000 - document_.at;
-    text(byId("age"), age > OLD || lostSince ? `as of ${seconds(age)} ago` : "live");
-    attribute(byId("age"), "class", age > OLD || lostSince ? "age bad" : "age good");
-  }, 1000);
+  /** Whether the data are live, old, or the last of a job that has ended. */
+  function aged() {
+    if (!document_) { text(byId("age"), ""); return; }
+    const age = Date.now() / 1000 - document_.at, isWrong = Boolean(lostSince || trouble), isOver = OVER.includes(document_.phase);
+    const isOld = isWrong || (shown.job !== null && !isOver && age > OLD);
+    text(byId("age"), isOld ? `as of ${seconds(age)} ago` : isOver ? "ended" : "live");
+    attribute(byId("age"), "class", isOld ? "age bad" : isOver ? "age" : "age good");
+  }
+
+  setInterval(() => { if (!document.hidden) aged(); }, 1000);
 
   // -- all jobs ------------------------------------------------------------------------------------------------------
   function jobs(found) {
     document_ = found;
+    show(byId("jobs"), true); aged();
     show(byId("no-jobs"), !found.jobs.length);
     keyed(byId("job-rows"), found.jobs, (each) => each.job, () => make("tr", {}, make("td", {}, make("a")), make("td", {}, make("span", {class: "phase"})), ...Array.from({length: 5}, () => make("td", {class: "n"}))), (row, each) => {
       const [name, phase, ...rest] = row.children;
@@ -98,6 +105,7 @@
   // -- a job ---------------------------------------------------------------------------------------------------------
   function job(found) {
     document_ = found;
+    show(byId("job"), true); aged();
     text(byId("title"), found.job);
     document.title = `${found.job}: ${found.phase} – Outrider`;
     text(byId("phase"), found.phase); attribute(byId("phase"), "class", `phase ${phased(found.phase)}`);
@@ -105,14 +113,15 @@
     text(byId("to-do"), found.to_do); show(byId("to-do"), Boolean(found.to_do));
     text(byId("message"), found.message); show(byId("message"), Boolean(found.message));
     figures(found);
-    Orders.set(found.job, found.may || {}, found.members_wanted, send);
+    Orders.set(found.job, found.may || {}, found.members_wanted, `${found.phase} ${found.generation}`, send);
     Account.show(found.account); Account.overTime(found.over_time || [], timeline);
-    const numbers = Object.entries(found.metrics || {});
-    show(byId("log"), numbers.length + (found.curves || []).length > 0);
-    keyed(byId("numbers"), numbers, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
-    Account.curves(byId("curves"), found.curves || []);
+    const curves = found.curves || [], drawn = new Set(curves.map((each) => each.name));
+    const numbers = Object.entries(found.metrics || {}).filter(([name]) => !drawn.has(name));
+    show(byId("log"), numbers.length + curves.length > 0);
+    keyed(byId("numbers"), numbers, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, Account.short(value)));
+    Account.curves(byId("curves"), curves);
     Faults.wrong(found.stragglers || [], found.links || []);
-    Members.set(found.members || []);
+    Members.set(found.members || [], (found.stragglers || []).map((each) => each.member));
     Faults.set(found.faults || []);
     show(byId("advice"), found.advice.length > 0);
     keyed(byId("advice-rows"), found.advice, (each) => each.page + each.what.slice(0, 20), () => make("li", {}, make("p"), make("p", {class: "faint"})), (item, each) => { text(item.firstChild, each.what); text(item.lastChild, `Computed: ${each.how}. See ${each.page}`); });
@@ -136,10 +145,10 @@
     if (!has) return;
     timeline = data;
     if (document_) Account.overTime(document_.over_time || [], timeline);
-    if (update) update(data); else {
+    if (mounted) mounted.update(data); else {
       root.replaceChildren(byId("timeline-parts").content.cloneNode(true));
       const clock = (unix, isShort) => isShort ? Dom.onAxis(unix, timeline.end / 10) : moment(unix);
-      update = Timeline.mount(root, data, clock, (numbered) => Faults.reveal(numbered));
+      mounted = Timeline.mount(root, data, clock, (numbered) => Faults.reveal(numbered));
     }
     const used = new Set(data.rows.flatMap(([, , flat]) => flat.filter((_, place) => place % 2)));
     const causes = data.causes.filter(([name], place) => name && used.has(place));
@@ -155,20 +164,26 @@
 
   function read(hash) {
     const [, kind, name, part, id] = hash.replace(/^#/, "").split("/").map((each) => { try { return decodeURIComponent(each); } catch { return each; } });
-    return kind === "job" && name ? {job: name, member: part === "member" && id ? id : null} : {job: null, member: null};
+    return kind === "job" && name && name !== "." && name !== ".." ? {job: name, member: part === "member" && id ? id : null} : {job: null, member: null};
   }
 
+  const address = ({job, member}) => job === null ? "#/" : `#/job/${encodeURIComponent(job)}${member ? `/member/${encodeURIComponent(member)}` : ""}`;
+
   function route() {
-    if (location.hash.startsWith("#fault-")) { Faults.reveal(location.hash.slice(7)); return; }
-    if (location.hash === "#main") return;
+    if (start === null) return;
+    if (location.hash.startsWith("#fault-") || !/^#?(\/|$)/.test(location.hash)) {
+      if (location.hash.startsWith("#fault-")) Faults.reveal(location.hash.slice(7));
+      history.replaceState(null, "", address(stream ? shown : {job: start.job, member: null}));
+      if (stream) return;
+    }
     const next = read(location.hash), isOther = next.job !== shown.job || !stream;
     shown = next;
     if (!next.member) Members.close(); else if (document_ && document_.members) openMember(next.member);
     if (!isOther) return;
-    document_ = null; trouble = ""; lostSince = 0; update = null; timeline = null; waiting = new Map();
-    byId("timeline").replaceChildren(); show(byId("timeline"), false); show(byId("no-timeline"), true); Faults.clear();
-    text(byId("ordered"), ""); text(byId("age"), "");
-    show(byId("jobs"), next.job === null); show(byId("job"), next.job !== null); show(byId("title"), next.job !== null);
+    if (mounted) mounted.close();
+    document_ = null; trouble = ""; lostSince = 0; mounted = null; timeline = null; waiting = new Map();
+    byId("timeline").replaceChildren(); show(byId("timeline"), false); show(byId("no-timeline"), true); Faults.clear(); Orders.clear();
+    show(byId("jobs"), false); show(byId("job"), false); show(byId("title"), next.job !== null);
     text(byId("title"), next.job || "");
     document.title = next.job ? `${next.job} – Outrider` : "Jobs – Outrider";
     said();
@@ -177,15 +192,16 @@
     else listen(of(next.job), {job, timeline: ranks, trouble: tell, events: (found) => { Faults.add(found.events, isFresh); isFresh = false; }});
   }
 
-  Members.head((id, button) => { openMember(id, button); history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}/member/${encodeURIComponent(id)}`); shown.member = id; });
-  Members.bind(() => { Members.close(); shown.member = null; history.replaceState(null, "", `#/job/${encodeURIComponent(shown.job)}`); });
+  Members.head((id, button) => { openMember(id, button); shown.member = id; history.replaceState(null, "", address(shown)); });
+  Members.bind(() => { Members.close(); shown.member = null; history.replaceState(null, "", address(shown)); });
+  byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
   Faults.bind(); Orders.bind();
   addEventListener("hashchange", route);
   request("/api/start").then((found) => {
     if (found.problem) { trouble = found.problem; said(); return; }
     start = found;
     text(byId("where"), found.where); text(byId("release"), `Outrider ${found.release}. Times are in ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`);
-    if (!location.hash && start.job) history.replaceState(null, "", `#/job/${encodeURIComponent(start.job)}`);
+    if (!location.hash && start.job) history.replaceState(null, "", address({job: start.job, member: null}));
     route();
   });
 })();

@@ -1,14 +1,14 @@
 // Faults with their evidence and stages, what is slow or cut off, and the events as they come.
 "use strict";
 const Faults = (() => {
-  const {byId, make, text, attribute, show, keyed, number, seconds, time, moment} = Dom;
-  const MOST_EVENTS = 500, SHOWN = 200;
+  const {byId, make, text, attribute, show, keyed, number, time, moment} = Dom;
+  const MOST_EVENTS = 600, SHOWN = 200;
 
   function pieces(title, list) {
     if (!list.length) return null;
     const bar = make("svg", {class: "bar thin", role: "img", "aria-label": title}), key = make("ul", {class: "key"});
     Account.bar(bar, list); Account.key(key, list);
-    return make("div", {}, make("h4", {}, title), bar, key);
+    return make("div", {}, make("h3", {}, title), bar, key);
   }
 
   const fact = (name, value) => value === null || value === undefined || value === "" ? null : make("div", {}, make("dt", {}, name), make("dd", {}, String(value)));
@@ -19,10 +19,10 @@ const Faults = (() => {
       make("p", {class: "reason"}, fault.reason), make("p", {}, fault.verdict),
       make("dl", {class: "facts"}, fact("rank", fault.rank), fact("member", fault.member), fact("node", fault.node), fact("at", moment(fault.at))),
       pieces("Stages of the recovery", fault.stages || []), pieces("What it cost all members", fault.cost || []),
-      ...(fault.exits || []).map((exit) => make("div", {}, make("h4", {}, `${exit.who}: ${exit.sentence}`), exit.error ? make("p", {}, `${exit.error}${exit.frame ? ` at ${exit.frame}` : ""}`) : null, pre(exit.traceback, "Traceback"))),
-      ...(fault.groups || []).map((group) => make("div", {}, make("h4", {}, `${group.who}: ${group.state}`), group.collective ? make("p", {}, group.collective) : null, pre(group.stack, "Stack"))),
-      ...(fault.lines || []).map(([who, line]) => make("div", {}, make("h4", {}, `${who} wrote`), pre(line, "Line"))),
-      (fault.decisions || []).length ? make("h4", {}, "What was decided, and why") : null,
+      ...(fault.exits || []).map((exit) => make("div", {}, make("h3", {}, `${exit.who}: ${exit.sentence}`), exit.error ? make("p", {}, `${exit.error}${exit.frame ? ` at ${exit.frame}` : ""}`) : null, pre(exit.traceback, "Traceback"))),
+      ...(fault.groups || []).map((group) => make("div", {}, make("h3", {}, `${group.who}: ${group.state}`), group.collective ? make("p", {}, group.collective) : null, pre(group.stack, "Stack"))),
+      ...(fault.lines || []).map(([who, line]) => make("div", {}, make("h3", {}, `${who} wrote`), pre(line, "Line"))),
+      (fault.decisions || []).length ? make("h3", {}, "What was decided, and why") : null,
       make("ol", {class: "decisions"}, ...(fault.decisions || []).map(([since, kind, sentence]) => make("li", {}, make("span", {class: "since"}, since), make("b", {}, kind), ` ${sentence}`))),
     ].filter((each) => each !== null);
   }
@@ -35,10 +35,10 @@ const Faults = (() => {
       return node;
     }, (node, fault) => {
       node.fault = fault;
-      const [kind, when, cost] = node.firstChild.children, spent = (fault.stages || []).reduce((sum, each) => sum + each.seconds, 0);
-      text(kind, `${fault.kind}${fault.member ? ` ${fault.member}` : ""}`);
+      const [kind, when, cost] = node.firstChild.children;
+      text(kind, `${fault.number}. ${fault.kind}${fault.member ? ` ${fault.member}` : ""}`);
       text(when, ` ${time(fault.at)} `);
-      text(cost, spent ? `recovered in ${seconds(spent)}` : "no new step since");
+      text(cost, fault.recovered ? `recovered in ${fault.recovered}` : "no new step since");
       fill(node);
     });
   }
@@ -87,7 +87,7 @@ const Faults = (() => {
     byId("event-pause").addEventListener("change", draw);
   }
 
-  function clear() { events = []; draw(); }
+  function clear() { events = []; draw(); set([]); }
 
   return {set, reveal, wrong, add, bind, clear};
 })();

@@ -2,7 +2,7 @@
 "use strict";
 const Members = (() => {
   const {byId, make, text, attribute, show, keyed, isNumber, number, percent, seconds} = Dom;
-  const MOST = 200, LATE = 1.2;
+  const MOST = 200;
   const OK = new Set(["running", "done", "ready"]), BAD = new Set(["lost", "failed", "silent", "unsupervised"]);
   const known = (value) => isNumber(value) && value > 0;
 
@@ -23,7 +23,7 @@ const Members = (() => {
     ["save's age", (each) => seconds(each.checkpoint_age), (each) => each.checkpoint_age ?? -1, true],
     ["network", link, (each) => each.round_trip_ms ?? -1, true],
   ];
-  let members = [], sort = {column: 1, down: false}, open = () => {};
+  let members = [], slow = new Set(), sort = {column: 1, down: false}, open = () => {};
 
   /** The members that a filter leaves, in order. */
   function listed(all, filter, order) {
@@ -58,8 +58,7 @@ const Members = (() => {
     for (let i = 1; i < COLUMNS.length; i++) text(row.children[i], COLUMNS[i][1](member));
     attribute(row.children[2], "class", OK.has(member.state) ? "good" : BAD.has(member.state) ? "bad" : "");
     attribute(row.children[2], "title", member.blocked || "");
-    const isLate = known(member.own_seconds) && known(member.median_seconds) && member.own_seconds > LATE * member.median_seconds;
-    attribute(row.children[5], "class", isLate ? "n bad" : "n");
+    attribute(row.children[5], "class", slow.has(member.id) ? "n bad" : "n");
     attribute(row, "class", ["gone", "replaced"].includes(member.state) ? "past" : "");
   }
 
@@ -73,7 +72,8 @@ const Members = (() => {
     text(byId("member-count"), !members.length ? "No members yet." : shown < members.length ? `${number(shown)} of ${number(members.length)}${found.length > MOST ? "; filter to see others" : ""}` : number(members.length));
   }
 
-  function set(list) { members = list; draw(); if (shownMember) facts(); }
+  /** `late`: the members that are slow, as the master's comparison says. */
+  function set(list, late) { members = list; slow = new Set(late); draw(); if (shownMember) facts(); }
 
   // -- the panel -----------------------------------------------------------------------------------------------------
   let shownMember = "", ask = null, opener = null;
@@ -86,14 +86,15 @@ const Members = (() => {
     byId("panel-facts").replaceChildren(); byId("panel-facts").known = new Map();
     byId("stack").replaceChildren(); text(byId("lines"), "");
     facts(); show(byId("panel"), true); document.body.classList.add("with-panel");
+    byId("main").inert = matchMedia("(max-width: 44rem)").matches;  // there it covers the page
     byId("panel-title").focus();
     stack(); lines();
   }
 
   function hide() {
     if (!shownMember) return;
-    shownMember = ""; show(byId("panel"), false); document.body.classList.remove("with-panel");
-    if (opener && opener.isConnected) opener.focus();
+    shownMember = ""; show(byId("panel"), false); document.body.classList.remove("with-panel"); byId("main").inert = false;
+    (opener && opener.isConnected ? opener : byId("main")).focus();
     opener = null;
   }
 

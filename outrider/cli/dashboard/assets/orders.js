@@ -7,10 +7,12 @@ const Orders = (() => {
     restart: ["Restart …", "Restart", (job) => `Restart ${job}? All ranks stop and read the script again from its first line; steps since the last checkpoint are repeated. If the script cannot start, nothing is stopped.`],
     scale: ["Scale …", "Scale", (job) => `Scale ${job} to another number of members? It happens at the next checkpoint.`],
   };
-  let job = "", wanted = null, post = null, asked = "";
+  let shown = {job: "", wanted: null, state: "", post: null}, asked = null, said = "";
 
-  function set(name, may, members, send) {
-    job = name; wanted = members; post = send;
+  /** `state`: when it changes, the answer to the last order is old. */
+  function set(job, may, wanted, state, post) {
+    shown = {job, wanted, state, post};
+    if (said && said !== state) clear();
     const allowed = Object.keys(WHAT).filter((what) => may[what]);
     show(byId("orders"), allowed.length > 0);
     keyed(byId("orders"), allowed, (what) => what, (what) => {
@@ -20,27 +22,40 @@ const Orders = (() => {
     }, () => {});
   }
 
+  /** What is asked belongs to the job that is shown now, whatever is shown when it is answered. */
   function confirm(what) {
-    asked = what;
+    const {job, wanted, post} = shown, isScale = what === "scale", size = byId("confirm-members");
+    asked = {what, job, post};
     text(byId("confirm-title"), `${WHAT[what][1]} ${job}`);
     text(byId("confirm-text"), WHAT[what][2](job));
     text(byId("confirm-yes"), WHAT[what][1]);
-    show(byId("confirm-size"), what === "scale");
-    if (what === "scale") byId("confirm-members").value = wanted || 1;
+    show(byId("confirm-size"), isScale);
+    size.disabled = !isScale; size.value = wanted || 1;
     byId("confirm").returnValue = "no";
     byId("confirm").showModal();
+    (isScale ? size : byId("confirm-no")).focus();
   }
 
   async function closed() {
+    const {what, job, post} = asked, buttons = [...byId("orders").children];
     if (byId("confirm").returnValue !== "yes") return;
-    const body = asked === "scale" ? {members: Number(byId("confirm-members").value)} : {};
-    text(byId("ordered"), `${WHAT[asked][1]}: asking …`);
-    const answer = await post(asked, body);
-    text(byId("ordered"), answer.sentence || answer.problem || "There was no answer.");
-    attribute(byId("ordered"), "class", answer.problem ? "bad" : "");
+    const body = what === "scale" ? {members: Number(byId("confirm-members").value)} : {};
+    answered(`${WHAT[what][1]} ${job}: asking …`, "");
+    for (const button of buttons) button.disabled = true;
+    const answer = await post(job, what, body);
+    for (const button of buttons) button.disabled = false;
+    if (job === shown.job) answered(answer.sentence || answer.problem || "There was no answer.", answer.problem ? "bad" : "");
+  }
+
+  function answered(sentence, kind) { said = shown.state; text(byId("ordered"), sentence); attribute(byId("ordered"), "class", kind); }
+
+  /** Takes the answer to the last order away, and the question. */
+  function clear() {
+    said = ""; text(byId("ordered"), "");
+    if (byId("confirm").open) byId("confirm").close("no");
   }
 
   function bind() { byId("confirm").addEventListener("close", closed); }
 
-  return {set, bind};
+  return {set, bind, clear};
 })();

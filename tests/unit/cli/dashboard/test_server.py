@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -184,7 +185,7 @@ def test_orders_reach_the_master_and_refusals_the_page(visiting: Visiting, runni
     async def story(visit: Visit) -> None:
         await visit.opened()
         assert await visit.post("/api/jobs/digits/scale", {"members": 3}) == (
-            200, {"sentence": "digits is being scaled to 3 members."},
+            200, {"sentence": "3 members are requested."},
         )  # fmt: skip
         assert (await visit.post("/api/jobs/digits/stop"))[0] == 200
         assert [what for what, _body in job.posted] == ["scale", "stop"]
@@ -196,3 +197,48 @@ def test_orders_reach_the_master_and_refusals_the_page(visiting: Visiting, runni
         assert (status, "Invalid value: 3" in answer["problem"]) == (409, True)
 
     visiting(story)
+
+
+def test_a_job_that_has_just_ended_is_not_old(visiting: Visiting, running_job: Any) -> None:
+    """Its master is gone, and its command holds the lock for some moments more."""
+    job = running_job("digits")
+
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        async with visit.stream("/api/jobs/digits") as messages:
+            await until(messages, "job")
+            (job.folder / "status.json").write_text(json.dumps(document(phase="succeeded", exit_code=0)))
+            (job.folder / "master.sock").unlink()
+            async for name, found in messages:
+                assert name != "trouble" or not found["sentence"]
+                if name == "job" and found["phase"] == "succeeded":
+                    return
+
+    visiting(story)
+
+
+@pytest.mark.parametrize("path", ["/assets/" + "a" * 5000 + ".js", "/assets/..%2fserver.py", "/assets/x%00.js"])
+def test_any_name_of_a_file_is_answered(visiting: Visiting, ended_job: Any, path: str) -> None:
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        assert (await visit.get(path))[0] == 404
+
+    visiting(story)
+
+
+def test_requests_that_cannot_be_read_make_no_lines_in_the_terminal(
+    visiting: Visiting, ended_job: Any, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        assert (await visit.post("/api/jobs/digits/stop", b"[" * 3000))[0] == 422
+        assert (await visit.post("/api/jobs/digits/stop", b"no gzip", **{"Content-Encoding": "gzip"}))[0] == 400
+        for raw in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", visit.address.port)
+            writer.write(raw)
+            assert await reader.read()
+            writer.close()
+
+    visiting(story)
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
