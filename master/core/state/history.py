@@ -72,7 +72,7 @@ class Curve:
     newest: tuple[float, float] = (float("-inf"), 0.0)
     low: float = float("inf")
     high: float = float("-inf")
-    """Of all values, also of those that are no points."""
+    """Of all values, also of those between the points."""
     every: float = 0.0
     """Seconds between two points at least; it doubles if there are too many."""
 

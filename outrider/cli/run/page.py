@@ -20,7 +20,7 @@ LONGEST = 500
 
 @contextlib.contextmanager
 def shown(job: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Runs a job's dashboard; `say` is told its address, why there is none, or that it has ended before the job."""
+    """Runs a job's dashboard; `say` gets its address, why there is none, or that it has ended before the job."""
     command = [sys.executable, "-P", "-E", "-m", "outrider", "dashboard", job, "--lifeline"]
     pipe = subprocess.PIPE
     child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, process_group=0)
@@ -56,4 +56,4 @@ def _read(child: subprocess.Popen[bytes], output: IO[bytes], is_ending: threadin
     code = child.wait()
     if not is_ending.is_set():
         why = f"exit code {code}" + (f": {last}" if last and last != address else "")
-        say(f"the dashboard has ended with {why}. The job goes on; `outrider dashboard {job}` shows it again")
+        say(f"the dashboard has ended with {why}. The job continues; `outrider dashboard {job}` shows it again")

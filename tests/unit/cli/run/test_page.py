@@ -43,7 +43,7 @@ def test_its_address_is_said_and_that_it_has_ended_before_the_job(ended_job: Any
         said.wait("http://127.0.0.1:")
         (child,) = children() - before
         os.kill(child, signal.SIGKILL)
-        assert "has ended with exit code -9. The job goes on" in said.wait("has ended")
+        assert "has ended with exit code -9. The job continues" in said.wait("has ended")
     assert len(said.lines) == 2
 
 
