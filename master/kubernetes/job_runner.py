@@ -46,6 +46,7 @@ from outrider.master.service.sidecars import Sidecars
 from outrider.master.service.telemetry.job import Telemetry
 from outrider.runtime.journal import Journal, Shelf
 from outrider.runtime.pump import Pump
+from outrider.wire.ids import MemberId
 
 ORDERS = 50_000
 """Order numbers reserved for each attempt, more than one attempt ever uses."""
@@ -149,7 +150,11 @@ class RunningJob:
 
     def export_to(self, telemetry: Telemetry | None) -> None:
         """Exports the job's recoveries and Events from now on."""
-        self.effects.telemetry = None if telemetry is None else telemetry.of_job(lambda: self.state)
+        if telemetry is not None:
+            self.effects.telemetry = telemetry.of_job(lambda: self.state, self._pod_of)
+
+    def _pod_of(self, member: str) -> str:
+        return identity.name_of(self.document, MemberId(member))
 
     def candidate(self) -> Candidate:
         """The job's entry in the queue for room in the cluster."""

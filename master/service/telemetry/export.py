@@ -69,8 +69,8 @@ class Export:
             self._logger = loggers.get_logger(SCOPE, outrider.__version__)
             self._shut_down.append(loggers.shutdown)
 
-    def of_job(self, state: Callable[[], Job]) -> ExportedJob:
-        return ExportedJob(self._tracer, self._logger, state)
+    def of_job(self, state: Callable[[], Job], pod_of: Callable[[str], str] | None = None) -> ExportedJob:
+        return ExportedJob(self._tracer, self._logger, state, pod_of)
 
     def close(self) -> None:
         """Exports what is left, for CLOSING seconds at most."""
@@ -87,8 +87,10 @@ class Export:
 class ExportedJob:
     """Turns the announcements of one job into log records and traces; an error of telemetry ends only telemetry."""
 
-    def __init__(self, tracer: Tracer, logger: Logger, state: Callable[[], Job]) -> None:
-        self._tracer, self._logger, self._state = tracer, logger, state
+    def __init__(
+        self, tracer: Tracer, logger: Logger, state: Callable[[], Job], pod_of: Callable[[str], str] | None
+    ) -> None:
+        self._tracer, self._logger, self._state, self._pod_of = tracer, logger, state, pod_of
         self._recoveries: list[Recoveries] = []
         self._is_over: bool | None = None
         self._is_broken = False
@@ -172,5 +174,5 @@ class ExportedJob:
     def _of_member(self, member: str | None) -> Attributes:
         if not member:
             return {}
-        pod = {"k8s.pod.name": member} if "/" in self._state_name() else {}
+        pod = {"k8s.pod.name": self._pod_of(member)} if self._pod_of is not None else {}
         return {"outrider.member": member, **pod}

@@ -23,7 +23,9 @@ class JobTelemetry(Protocol):
 class Telemetry(Protocol):
     """The telemetry of one process."""
 
-    def of_job(self, state: Callable[[], Job]) -> JobTelemetry: ...
+    def of_job(self, state: Callable[[], Job], pod_of: Callable[[str], str] | None = None) -> JobTelemetry:
+        """`pod_of`: the name of a member's pod; None if members are no pods."""
+        ...
 
     def close(self) -> None:
         """Exports what is left, for a bounded time."""

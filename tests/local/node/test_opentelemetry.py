@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from outrider.runtime.ports import find_port
+from tests.collector import Collector
 from tests.local.training import Training, kill, one_job, pids, until
 
 pytestmark = pytest.mark.slow
-rotel = pytest.importorskip("rotel", reason="needs the collector Rotel (its wheels are for x86-64 Linux)")
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Collector:
-    """Rotel, which writes all that it gets into its log."""
-
-    def __init__(self, folder: Path) -> None:
-        self.endpoint = f"http://127.0.0.1:{(port := find_port())}"
-        self._log = folder / "collector.log"
-        with self._log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [str(Path(rotel.__file__).parent / "rotel-agent"), "start", "--exporter", "blackhole",
-                 "--otlp-http-endpoint", f"127.0.0.1:{port}", "--otlp-grpc-endpoint", f"127.0.0.1:{find_port()}",
-                 "--debug-log", "traces", "--debug-log", "logs", "--debug-log-verbosity", "detailed"],
-                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        until(lambda: "Starting Rotel" in self.text(), self.text)
-
-    def text(self) -> str:
-        return ANSI.sub("", self._log.read_text(errors="replace"))
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+pytest.importorskip("rotel", reason="needs the collector Rotel (its wheels are for x86-64 Linux)")
 
 
 @pytest.fixture

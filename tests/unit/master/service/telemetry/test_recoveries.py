@@ -26,7 +26,7 @@ class Exported:
     def begin(self) -> None:
         self.traces, self.records = InMemorySpanExporter(), InMemoryLogRecordExporter()
         self.export = Export(SimpleSpanProcessor(self.traces), SimpleLogRecordProcessor(self.records))
-        self.telemetry = self.export.of_job(lambda: self.state)  # type: ignore[attr-defined]
+        self.telemetry = self.export.of_job(lambda: self.state, "gpt-{}".format)  # type: ignore[attr-defined]
 
     def follow(self, action: Action) -> None:
         if isinstance(action, Announce):
@@ -166,7 +166,7 @@ def test_a_job_of_a_namespace_and_its_pods_have_the_names_of_the_conventions() -
     for span in (root, *stages):
         about = dict(span.attributes or {})
         assert (about["outrider.job"], about["k8s.namespace.name"]) == ("gpt", "research")
-    assert (root.attributes or {})["k8s.pod.name"] == "worker-1"
+    assert (root.attributes or {})["k8s.pod.name"] == "gpt-worker-1"
 
 
 def test_a_lost_parameter_server_is_a_recovery_of_its_task() -> None:
