@@ -160,8 +160,8 @@ def test_jobs_of_any_size_are_shown(jobs: Jobs, opening: Opening, members: int) 
     seen = opening("digits")
     seen.open()
     seen.shows("#sentence", "digits")
-    seen.shows("#member-count", "200 of 10,000" if members > 200 else str(members or "No members yet."))
-    seen.has(min(members, 200), "#member-rows tr")
+    seen.shows("#member-count", "100 of 10,000" if members > 200 else str(members or "No members yet."))
+    seen.has(min(members, 100), "#member-rows tr")
     seen.is_quiet()
 
 
@@ -171,10 +171,10 @@ def test_a_large_job_is_redrawn_as_it_changes(jobs: Jobs, opening: Opening) -> N
     seen = opening("digits")
     page = seen.open()
     page.wait_for_selector("#timeline canvas")
-    page.wait_for_selector("#member-rows tr:nth-child(200)")
+    page.wait_for_selector("#member-rows tr:nth-child(100)")
     (folder / "status.json").write_text(json.dumps(status(512, step=20_001)))
     seen.shows("#figures", "20,001")
-    seen.has(200, "#member-rows tr")
+    seen.has(100, "#member-rows tr")
     seen.is_quiet()
 
 

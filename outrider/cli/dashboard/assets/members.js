@@ -2,7 +2,7 @@
 "use strict";
 const Members = (() => {
   const {byId, make, text, attribute, show, keyed, isNumber, number, percent, seconds} = Dom;
-  const MOST = 200;
+  const MOST = 100;
   const OK = new Set(["running", "done", "ready"]), BAD = new Set(["lost", "failed", "silent", "unsupervised"]);
   const known = (value) => isNumber(value) && value > 0;
 
