@@ -133,7 +133,8 @@
   function figures(found) {
     const rows = [
       ["step", `${found.step_estimated ? "about " : ""}${number(found.step)}`], ["ranks", number(found.world)], ["generation", found.generation || "–"],
-      ["restarts", number(found.restarts)], ["goodput", percent(found.goodput)], ["last hour", percent(found.goodput_1h)], ["last day", percent(found.goodput_1d)],
+      ["restarts", number(found.restarts)], ["goodput", percent(found.goodput)],
+      ...(found.duration > 3600 ? [["last hour", percent(found.goodput_1h)]] : []), ...(found.duration > 86400 ? [["last day", percent(found.goodput_1d)]] : []),
       ["between faults", seconds(found.mtbf_seconds)], ["since it began", found.duration ? seconds(found.duration) : "–"],
     ];
     keyed(byId("figures"), rows, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (row, [, value]) => text(row.lastChild, value));
