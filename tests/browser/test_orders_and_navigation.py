@@ -112,6 +112,22 @@ def test_any_address_shows_the_job(jobs: Jobs, opening: Opening, hash_: str) -> 
     seen.is_quiet()
 
 
+def test_the_timeline_is_read_by_the_keyboard(jobs: Jobs, opening: Opening) -> None:
+    jobs.add("digits", status(4), part(4, [fault(1000.0, 2)]))
+    seen = opening("digits")
+    page = seen.open()
+    page.focus("#timeline canvas")
+    page.keyboard.press("ArrowDown")
+    seen.shows("#readout", "Rank index 0–1")
+    page.keyboard.press("ArrowDown")
+    seen.shows("#readout", "Rank index 2 (2 is worker-2 on node-2): productive")
+    page.keyboard.press("PageUp")
+    seen.shows("#readout", "repeated_steps")
+    page.keyboard.press("Enter")
+    seen.shows("#details", "repeated_steps")
+    seen.is_quiet()
+
+
 def test_long_curves_and_the_end_of_long_tracebacks_are_whole(jobs: Jobs, opening: Opening) -> None:
     points = [[BEGAN + 3.7 * n, 0.123456 * (n % 13)] for n in range(1000)]
     trace = "".join(f'  File "train.py", line {n}, in step\n    loss.backward()\n' for n in range(60))

@@ -241,11 +241,29 @@ const Timeline = (() => {
       in: () => zoomed(view, 0.5, middle()), out: () => ({...zoomed(view, 2, middle()), first: view.first * 2 - view.last, last: view.last * 2 - view.first}),
       left: () => moved(-0.5), right: () => moved(0.5), all: () => whole(data, list.length),
     };
+    /** Moves the cursor by rows and by spans, for the keyboard. */
+    function point(rowsBy, spansBy) {
+      const b = box(), tall = b.height / (view.last - view.first);
+      if (!cursor) cursor = {x: b.left + b.width / 2, y: b.top + tall / 2};
+      else cursor = {x: cursor.x, y: clamp(cursor.y + rowsBy * tall, b.top, b.top + b.height - 1)};
+      const row = list[rowAt(cursor.y, b)];
+      if (spansBy && row) {
+        const span = clamp(spanAt(row, timeAt(cursor.x, b)) + spansBy, 0, row.starts.length - 1);
+        cursor.x = clamp(xOf((row.starts[span] + untilOf(row, span)) / 2, b), b.left, b.left + b.width);
+      }
+      readout.textContent = described();
+      draw();
+    }
+
+    const pointing = {ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [0, -1], PageDown: [0, 1]};
     const keys = {"+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", "0": "all", Escape: "all"};
     for (const button of root.querySelectorAll("button")) button.addEventListener("click", () => show(does[button.dataset.do]()));
     canvas.addEventListener("keydown", (event) => {
       const name = keys[event.key];
-      if (name && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); show(does[name]()); }
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (name) { event.preventDefault(); show(does[name]()); if (cursor) readout.textContent = described(); }
+      else if (pointing[event.key]) { event.preventDefault(); point(...pointing[event.key]); }
+      else if (event.key === "Enter" && cursor) click(box());
     });
     const sized = new ResizeObserver(draw), scheme = matchMedia("(prefers-color-scheme: dark)");
     sized.observe(canvas.parentElement);
