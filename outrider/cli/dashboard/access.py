@@ -8,6 +8,7 @@ requests of other sites), and carry the cookie that the token of the printed add
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +26,7 @@ HEADERS = {
 OVER = "This page's session is over: open the address that `outrider dashboard` printed last."
 OTHER_HOST = "This host is not the dashboard's: open the address that `outrider dashboard` printed."
 OTHER_SITE = "The dashboard answers its own page alone, not other sites."
+log = logging.getLogger("dashboard")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -57,6 +59,9 @@ class Access:
             response = refused(error.status, error.text or error.reason)
         except (web.RequestPayloadError, ValueError) as error:  # such as a body that is not what its header says
             response = refused(400, f"The request cannot be read: {type(error).__name__}.")
+        except Exception as error:  # the server's own logger is silent, because anybody can write into it
+            log.exception("answering a request of the page failed (a bug in Outrider)")
+            response = refused(500, f"The dashboard failed: {type(error).__name__}.")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response

@@ -64,7 +64,7 @@ class Cluster(elasticjobs.ElasticJobs):
                 listed = call_api(read, "list", "", self.namespace, label_selector=f"{JOB}={job}", **METRICS)
             except UserError:
                 listed = {}
-            found = dict(map(_used, map(mapping, entries(mapping(listed).get("items")))))
+            found = dict(map(used, map(mapping, entries(mapping(listed).get("items")))))
             self._usages = {job: (time.monotonic(), found)}
         return found
 
@@ -168,7 +168,7 @@ class Cluster(elasticjobs.ElasticJobs):
         return call_api(call, "patch", job, self.namespace, KIND, body=change, **self._kind)
 
 
-def _used(measured: Document) -> tuple[str, Document]:
+def used(measured: Document) -> tuple[str, Document]:
     """A pod's name, and the cores and memory that its containers use without ours."""
     containers = [each for each in map(mapping, entries(measured.get("containers"))) if each.get("name") not in OURS]
     cores, memory = (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outrider.cli.dashboard import page
+from outrider.cli.dashboard.sources import Local
 from tests.unit.cli.conftest import document
 from tests.unit.cli.dashboard.conftest import Visit, until
 from tests.unit.report.documents import part
@@ -242,3 +243,18 @@ def test_requests_that_cannot_be_read_make_no_lines_in_the_terminal(
     visiting(story)
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
+
+
+def test_a_fault_of_our_own_is_a_sentence_on_the_page_and_a_line_in_the_terminal(
+    visiting: Visiting, running_job: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running_job("digits")
+    monkeypatch.setattr(Local, "stack", lambda *_: 1 // 0)
+
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        status, answer = await visit.get("/api/jobs/digits/members/worker-0/stack")
+        assert (status, answer) == (500, {"problem": "The dashboard failed: ZeroDivisionError."})
+
+    visiting(story)
+    assert "a bug in Outrider" in caplog.text
