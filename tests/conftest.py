@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import inspect
 import os
@@ -42,7 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Each of several workers begins with other modules, so that not all of them compile all, in a fresh copy."""
+    """Each of several workers begins with other modules, so that not all of them compile all, in a fresh copy.
+
+    Thousands of tests are collected without a look for garbage, and are not looked at as long as they run.
+    """
+    gc.disable()
     worker = getattr(session.config, "workerinput", None)
     if worker is not None:
         mine, all_of_them = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
@@ -75,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """xdist tells a test's group by its name, and pytest 9.2 lost that without a word: the groups held no longer."""
+    gc.freeze()
+    gc.enable()
     if session.config.getoption("loadgroup", False):
         lost = [
             each.nodeid for each in session.items if each.get_closest_marker("xdist_group") and "@" not in each.nodeid

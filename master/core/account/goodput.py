@@ -22,10 +22,15 @@ def seconds(state: State, now: float) -> dict[str, float]:
 
     A step that takes much longer than the usual ones seems to be a hang until it ends.
     """
+    found = unordered(state, now)
+    return {cause: found[cause] for cause in causes.CAUSES if found.get(cause)}
+
+
+def unordered(state: State, now: float) -> dict[str, float]:
+    """`seconds`, with causes in any order, some of them with 0 s: cheap enough for a check of every step."""
     found = dict(state.account.seconds)
     if state.account.closed:
         return found
-    usual = median(state.progress.step_seconds) if state.progress.step_seconds else 0.0
     for seat in state.account.seats.values():
         process, since = seat.process, seat.since
         if process is not None and seat.ends_at is None and process.doing:
@@ -34,12 +39,14 @@ def seconds(state: State, now: float) -> dict[str, float]:
             before = causes.FIRST_STEP if is_first else causes.PRODUCTIVE
             found[before] = found.get(before, 0.0) + begun - since
             since = begun
-        if process is not None and seat.cause == causes.PRODUCTIVE:
+        if process is not None and now - since > LONG and seat.cause == causes.PRODUCTIVE:
+            usual = median(state.progress.step_seconds) if state.progress.step_seconds else 0.0
             late = max(0.0, now - since - max(LONG, TIMES_USUAL * usual))
             found[causes.HANG] = found.get(causes.HANG, 0.0) + late
             since += late
-        found[seat.cause] = found.get(seat.cause, 0.0) + max(0.0, now - since)
-    return {cause: found[cause] for cause in causes.CAUSES if found.get(cause)}
+        if now > since:
+            found[seat.cause] = found.get(seat.cause, 0.0) + now - since
+    return found
 
 
 def settled(state: State) -> dict[str, float]:

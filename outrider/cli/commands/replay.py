@@ -91,7 +91,7 @@ def _bounded_memory(path: Path) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise UserError(f"{path} cannot be replayed: it takes more than {MORE_MEMORY >> 30} GiB of memory") from None
+        raise UserError(f"{path} cannot be replayed: it takes more than {MORE_MEMORY / (1 << 30):g} GiB of memory") from None
     finally:
         gc.enable()
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

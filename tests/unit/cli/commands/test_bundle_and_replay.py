@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from outrider.cli.bundling import archive
+from outrider.cli.commands import replay
 from outrider.cli.main import main
 from outrider.master.recording import recorder
 from tests.unit.master.core.play import job
@@ -133,7 +134,10 @@ def test_what_cannot_be_replayed_is_refused_in_one_sentence(tmp_path: Path, reco
     assert outrider("replay", older, "--any-version").exit_code == 0
 
 
-def test_a_recording_that_asks_for_any_number_of_members_takes_bounded_memory(tmp_path: Path) -> None:
+def test_a_recording_that_asks_for_any_number_of_members_takes_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MORE_MEMORY", 1 << 28)
     play = Kept(job(3))
     hurt(play)
     raw = b"".join(recorder.lines(play.journal.taken()))
@@ -143,7 +147,7 @@ def test_a_recording_that_asks_for_any_number_of_members_takes_bounded_memory(tm
     state["state"].setdefault("spec", {}).update(max_members=1 << 40, replicas=1 << 40)
     done = outrider("replay", bundled(tmp_path, b"\n".join([lines[0], json.dumps(state).encode(), *lines[2:]])))
     assert done.exit_code == 2
-    assert "it takes more than 2 GiB of memory" in done.output
+    assert "it takes more than 0.25 GiB of memory" in done.output
 
 
 def test_control_characters_of_a_bundle_are_not_printed(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_goodput_of_the_last_hour_forgets_what_was_before() -> None:
     play.run(1)
     play.wait_for_room = True
     play.until_running(2)
-    play.run(7200)
+    play.run(3700)
     status = play.status()
     assert status["goodput_1h"] > status["goodput"]
     assert status["goodput_1h"] == pytest.approx(1.0, abs=0.02)

@@ -39,7 +39,7 @@ from outrider.wire.messages.report import RankProgress, Report
 from tests.unit.master.core.placement.test_staffing_cost import lines_of
 from tests.unit.master.core.ps_play import ps_job
 
-FEW, MANY = 50, 500
+FEW, MANY = 20, 120
 RUN = Generation(1, 1)
 PS, CHIEF, WORKER_0, WORKER = 0, 2, 3, 7
 """Numbers of members: parameter servers are two, and workers come last."""
