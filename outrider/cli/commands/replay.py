@@ -7,6 +7,7 @@ import datetime
 import gc
 import re
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,18 +84,40 @@ def _recording(path: Path, members: dict[str, bytes], name: str, any_version: bo
 
 @contextlib.contextmanager
 def _bounded_memory(path: Path) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    most = used + MORE_MEMORY if hard == resource.RLIM_INFINITY else min(used + MORE_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    """Looks at the memory ten times a second, and ends the replay while there is some left.
+
+    CPython needs memory to leave a `with` or a `try`, and turns in a circle there if it gets none. So the limit of the
+    system is twice as high: it ends what is allocated at once.
+    """
+    (_, resident), (soft, hard) = _pages(), resource.getrlimit(resource.RLIMIT_AS)
+
+    def look(*_: object) -> None:
+        is_over = (_pages()[1] - resident) * resource.getpagesize() > MORE_MEMORY
+        signal.setitimer(signal.ITIMER_REAL, 5 if is_over else 0.1)  # a destructor swallows what is raised in it
+        if is_over:
+            raise MemoryError
+
+    most = _pages()[0] * resource.getpagesize() + 2 * MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    before = signal.signal(signal.SIGALRM, look)
     gc.disable()  # else it looks through what fills the memory again and again
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         yield
     except MemoryError:
-        raise UserError(f"{path} cannot be replayed: it takes more than {MORE_MEMORY / (1 << 30):g} GiB of memory") from None
+        most_of = f"{MORE_MEMORY / (1 << 30):g} GiB of memory"
+        raise UserError(f"{path} cannot be replayed: it takes more than {most_of}") from None
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
         gc.enable()
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _pages() -> tuple[int, int]:
+    """The pages of this process: all of them, and those in memory."""
+    size, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return size, resident
 
 
 class _Shown:

@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
+from click.testing import CliRunner
 
+from outrider.cli.main import main
 from outrider.master.core.k8s.values.names import Document
 from tests.integration.kubernetes.document_server import DocumentServer
 from tests.unit.cli.doctor.test_cluster import JOB, Cluster
@@ -48,8 +51,26 @@ def installed() -> dict[str, Document]:
     return {**documents, **more}
 
 
-async def against(server: Any, folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """The exit code and both streams of a command whose kubeconfig names this server."""
+Said = tuple[int, str, str]
+"""A command's exit code, and both its streams."""
+
+
+def process(arguments: tuple[str, ...], kubeconfig: str) -> Said:
+    command = [sys.executable, "-P", "-E", "-m", "outrider", *arguments]
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE)
+    return done.returncode, done.stdout, done.stderr
+
+
+def thread(arguments: tuple[str, ...], kubeconfig: str) -> Said:
+    done = CliRunner().invoke(main, arguments, env={"KUBECONFIG": kubeconfig})
+    return done.exit_code, done.stdout, done.stderr
+
+
+async def against(
+    server: Any, folder: Path, *arguments: str, run: Callable[[tuple[str, ...], str], Said] = thread
+) -> Said:
+    """What a command says whose kubeconfig names this server."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -62,12 +83,7 @@ async def against(server: Any, folder: Path, *arguments: str) -> tuple[int, str,
                   "clusters": [{"name": "c", "cluster": {"server": address}}],
                   "contexts": [{"name": "x", "context": context}]}  # fmt: skip
         (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-        environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig")}
-        command = [sys.executable, "-P", "-E", "-m", "outrider", *arguments]
-        done = await asyncio.to_thread(
-            subprocess.run, command, env=environment, capture_output=True, text=True, timeout=DEADLINE
-        )
-        return done.returncode, done.stdout, done.stderr
+        return await asyncio.to_thread(run, arguments, str(folder / "kubeconfig"))
     finally:
         await runner.cleanup()
 
@@ -124,7 +140,7 @@ def test_documents_of_any_shape_cause_findings_and_no_traceback(tmp_path: Path, 
 
 def test_top_shows_the_elasticjobs_of_a_namespace(tmp_path: Path) -> None:
     documents = DocumentServer(installed())
-    code, out, errors = asyncio.run(against(documents.handle, tmp_path, "top", "--cluster", "--once"))
+    code, out, errors = asyncio.run(against(documents.handle, tmp_path, "top", "--cluster", "--once", run=process))
     assert (code, "digits" in out, "running" in out) == (0, True, True), errors
     code, out, errors = asyncio.run(against(documents.handle, tmp_path, "top", "digits", "--cluster", "--once"))
     assert (code, "digits is running, generation 1.1, step 7" in out) == (0, True), errors
