@@ -25,7 +25,15 @@ def commands_of_ours(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     subprocess.run(["outrider", "stop", "--now"], capture_output=True, timeout=DEADLINE)
 
 
-@pytest.mark.parametrize("page", pages_that_run("local"), ids=lambda page: str(page.relative_to(ROOT)))
+EXHAUSTIVE = {"docs/how-to/doctor.md": "tests/local/test_doctor.py has its findings"}
+PAGES = [
+    pytest.param(page, id=name, marks=pytest.mark.exhaustive if name in EXHAUSTIVE else ())
+    for page in pages_that_run("local")
+    for name in [str(page.relative_to(ROOT))]
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_do_what_it_says(page: Path, commands_of_ours: None, tmp_path: Path) -> None:
     """In order, in one shell, whose folder has the files that the page shows and the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from outrider.cli.client import Master
+from outrider.cli.errors import UserError
 from outrider.master.core.account import stages
 from tests.waiting import DEADLINE
 
@@ -40,15 +42,19 @@ class Job:
         self.folder = folder / "trace"
         self.folder.mkdir()
         self.environment = {**os.environ, "OUTRIDER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+        self.job_folder = folder / "home" / "jobs" / "counted"
         command = [*OUTRIDER, "run", "--job", "counted", "--nnodes", str(MEMBERS), str(BENCHMARKS / "time_probe.py"),
                    str(self.folder), str(STEPS)]  # fmt: skip
         with (folder / "out.log").open("wb") as log:
             self.run = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def status(self) -> dict[str, Any]:
-        answer = subprocess.run([*OUTRIDER, "status", "counted", "--json"], env=self.environment, capture_output=True)
-        found: dict[str, Any] = json.loads(answer.stdout) if answer.returncode == 0 else {}
-        return found
+        try:
+            return Master(self.job_folder).status()
+        except UserError:  # it has not begun, or has ended
+            path = self.job_folder / "status.json"
+            found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+            return found
 
     def past(self, step: int) -> dict[str, Any]:
         """The status once this step is made and every member trains."""
@@ -62,7 +68,7 @@ class Job:
         raise AssertionError(f"no step {step} within {DEADLINE:g} s")
 
     def history(self) -> list[dict[str, Any]]:
-        parts = Path(self.environment["OUTRIDER_HOME"]).glob("jobs/counted/history-*.json")
+        parts = self.job_folder.glob("history-*.json")
         return sorted((json.loads(path.read_text()) for path in parts), key=lambda part: part["since"])
 
 

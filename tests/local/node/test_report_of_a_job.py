@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.local import plain
 from tests.local.training import Training, kill, members, one_job, pids
 from tests.unit.report.reader import Page
 
@@ -42,7 +43,7 @@ def _check(html: str, job: Training, member: str) -> None:
 
 def test_a_report_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs" / "report.html").mkdir(parents=True)
-    with one_job(tmp_path, "--nnodes", "1", "--log-dir", str(tmp_path / "logs")) as job:
+    with one_job(tmp_path, "--nnodes", "1", "--log-dir", str(tmp_path / "logs"), script=plain.SCRIPT) as job:
         job.training(1)
         job.end_well()
         assert f"outrider: the report {tmp_path / 'logs' / 'report.html'} could not be written: " in job.log()
