@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from tests.cluster.cluster import SYSTEM
+from tests.waiting import DEADLINE
 
 LINES = 60
 EVENTS = (
@@ -28,7 +29,7 @@ def told_of(namespace: str) -> list[tuple[str, str]]:
 
 def _said(*arguments: str) -> str:
     try:
-        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=DEADLINE)
     except subprocess.TimeoutExpired as error:
         return str(error)
     return (done.stdout + done.stderr)[-12_000:]

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -173,15 +173,21 @@ class Member:
         }
         self.process: asyncio.subprocess.Process | None = None
         self._hooks: list[Hook] = []
+        self._others: list[asyncio.subprocess.Process] = []
 
     async def hook(self) -> Hook:
         """A new connection to its agent.sock, closed at the end of the test."""
         self._hooks.append(await Hook.connect(self.folder))
         return self._hooks[-1]
 
-    async def close_hooks(self) -> None:
+    async def close(self) -> None:
+        """Ends what it has besides its sidecar: connections of hooks, and other processes."""
         for hook in self._hooks:
             await hook.close()
+        for process in self._others:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
     async def start(self, *pass_fds: int) -> None:
         self.process = await asyncio.create_subprocess_exec(
@@ -196,7 +202,11 @@ class Member:
 
     async def obedient_trainer(self) -> None:
         """A process whose hook says that it is a template, and that ends on order."""
-        await asyncio.create_subprocess_exec(sys.executable, "-c", OBEDIENT, str(self.folder), json.dumps(template()))
+        self._others.append(
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", OBEDIENT, str(self.folder), json.dumps(template())
+            )
+        )
 
     @property
     def pid(self) -> int:
@@ -212,7 +222,10 @@ class Member:
 
     async def spawn_marked(self, *command: str) -> asyncio.subprocess.Process:
         """A process that carries this member's mark."""
-        return await asyncio.create_subprocess_exec(*command, env=self.environment, start_new_session=True)
+        self._others.append(
+            await asyncio.create_subprocess_exec(*command, env=self.environment, start_new_session=True)
+        )
+        return self._others[-1]
 
     async def ends(self) -> tuple[int, str]:
         """Its exit code and what it logged."""
@@ -238,7 +251,7 @@ async def member(welcome: FromMaster | None = None, **settings: str) -> AsyncIte
             yield master, made
         finally:
             await made.kill()
-            await made.close_hooks()
+            await made.close()
             master.close()
 
 

@@ -135,7 +135,7 @@ class Served:
         self._wait(self._server.stop())
         self._wait(self._settled())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join()
         self._loop.close()
 
     async def _settled(self) -> None:

@@ -147,7 +147,7 @@ def test_chaos_kills_processes_with_the_jobs_marks(running_job: Any, outrider: A
         job.status["members"] = claim(job.folder, mine.pid)
         result = outrider("chaos", what, "digits", "--signal", "SIGTERM")
         assert result.exit_code == 0, result.stderr
-        assert mine.wait(10) == -15
+        assert mine.wait(DEADLINE) == -15
         assert "TERM" in result.stdout
     finally:
         end(mine)

@@ -69,10 +69,10 @@ def test_a_terminal_shows_the_progress_of_the_job(running_job: Any) -> None:
     follower = Follower(job.folder, log, screen, Progress(), 0.01)
     follower.start()
     try:
-        job.answered.wait(20)
+        job.answered.wait(DEADLINE)
         while b"step 1,240" not in both.getvalue():
             job.answered.clear()
-            assert job.answered.wait(20)
+            assert job.answered.wait(DEADLINE)
     finally:
         follower.close()
     assert both.getvalue().endswith(b"\r\x1b[2K")

@@ -8,6 +8,7 @@ import threading
 
 from outrider.cli.run.output_thread import Writer
 from outrider.cli.run.terminal import Screen
+from tests.waiting import DEADLINE
 
 
 class Gate(io.BytesIO):
@@ -20,7 +21,7 @@ class Gate(io.BytesIO):
 
     def write(self, data: object) -> int:
         self.reached.set()
-        self.open.wait(20)
+        self.open.wait(DEADLINE)
         return super().write(data)  # type: ignore[arg-type]
 
 
@@ -38,7 +39,7 @@ def test_a_blocked_terminal_does_not_block_the_writer_and_left_out_lines_are_cou
     gate, err = Gate(), io.BytesIO()
     writer = Writer(Screen(gate, err, terminal=False), most_bytes=30)
     writer.put(1, b"0123456789")
-    assert gate.reached.wait(20)
+    assert gate.reached.wait(DEADLINE)
     for _ in range(5):
         writer.put(1, b"0123456789")
     gate.open.set()

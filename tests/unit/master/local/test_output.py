@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from outrider.master.local.output import LinePipe, Log
+from tests.waiting import DEADLINE
 
 
 async def test_lines_that_a_full_disk_does_not_take_are_handed_on_all_the_same(tmp_path: Path) -> None:
@@ -22,6 +23,6 @@ async def test_lines_that_a_full_disk_does_not_take_are_handed_on_all_the_same(t
     os.write(pipe.write_end, b"one\ntwo\nth")
     os.write(pipe.write_end, b"ree\n")
     pipe.close_write_end()
-    assert [await asyncio.wait_for(lines.get(), 10) for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
+    assert [await asyncio.wait_for(lines.get(), DEADLINE) for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
     pipe.close()
     log.close()
