@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from outrider.cli.client import Master
-from outrider.cli.errors import UserError
 from outrider.master.core.account import stages
+from tests.local.training import status_of
 from tests.waiting import DEADLINE
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -48,20 +47,12 @@ class Job:
         with (folder / "out.log").open("wb") as log:
             self.run = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-    def status(self) -> dict[str, Any]:
-        try:
-            return Master(self.job_folder).status()
-        except UserError:  # it has not begun, or has ended
-            path = self.job_folder / "status.json"
-            found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-            return found
-
     def past(self, step: int) -> dict[str, Any]:
         """The status once this step is made and every member trains."""
         give_up = time.monotonic() + DEADLINE
         while time.monotonic() < give_up:
             assert self.run.poll() is None, (self.folder.parent / "out.log").read_text()
-            status = self.status()
+            status = status_of(self.job_folder)
             if status.get("step", 0) >= step and all(row["pids"]["workers"] for row in status["members"]):
                 return status
             time.sleep(0.05)
@@ -87,7 +78,7 @@ def test_a_job_with_two_crashes_is_counted_to_the_last_second(job: Job) -> None:
         status = job.past(step)
         os.kill(status["members"][-1]["pids"]["workers"][0], signal.SIGKILL)
     assert job.run.wait(DEADLINE) == 0
-    status, (part,) = job.status(), job.history()
+    status, (part,) = status_of(job.job_folder), job.history()
     spent = status["time"]
 
     wall = MEMBERS * (part["until"] - part["began_at"])

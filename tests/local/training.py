@@ -140,6 +140,16 @@ def until(claim: Callable[[], Found | None], what: object = "", seconds: float =
     raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
 
 
+def status_of(job_folder: Path) -> dict[str, Any]:
+    """As the job's master says it; while there is none, as it was written last; empty if it never was."""
+    try:
+        return Master(job_folder).status()
+    except UserError:
+        path = job_folder / "status.json"
+        document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return document
+
+
 class Traces:
     """What the ranks of one job wrote into a folder."""
 
@@ -281,12 +291,7 @@ class Training(Traces):
 
     # -- what is claimed ------------------------------------------------------------------------------------------
     def status(self) -> dict[str, Any]:
-        """As the master says it; while there is none, as it was written last."""
-        try:
-            return Master(self.job_folder).status()
-        except UserError:
-            document: dict[str, Any] = json.loads((self.job_folder / "status.json").read_text())
-            return document
+        return status_of(self.job_folder)
 
     def member(self, name: str) -> dict[str, Any]:
         return next((each for each in self.status()["members"] if each["id"] == name), {})

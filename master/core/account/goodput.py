@@ -28,7 +28,7 @@ def seconds(state: State, now: float) -> dict[str, float]:
 
 def unordered(state: State, now: float) -> dict[str, float]:
     """`seconds`, with causes in any order, some of them with 0 s: cheap enough for a check of every step."""
-    found = dict(state.account.seconds)
+    found, limit = dict(state.account.seconds), 0.0
     if state.account.closed:
         return found
     for seat in state.account.seats.values():
@@ -40,13 +40,19 @@ def unordered(state: State, now: float) -> dict[str, float]:
             found[before] = found.get(before, 0.0) + begun - since
             since = begun
         if process is not None and now - since > LONG and seat.cause == causes.PRODUCTIVE:
-            usual = median(state.progress.step_seconds) if state.progress.step_seconds else 0.0
-            late = max(0.0, now - since - max(LONG, TIMES_USUAL * usual))
+            limit = limit or _longest_step(state)
+            late = max(0.0, now - since - limit)
             found[causes.HANG] = found.get(causes.HANG, 0.0) + late
             since += late
         if now > since:
             found[seat.cause] = found.get(seat.cause, 0.0) + now - since
     return found
+
+
+def _longest_step(state: State) -> float:
+    """Seconds after which a step seems to hang."""
+    usual = median(state.progress.step_seconds) if state.progress.step_seconds else 0.0
+    return max(LONG, TIMES_USUAL * usual)
 
 
 def settled(state: State) -> dict[str, float]:
