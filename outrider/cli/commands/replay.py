@@ -89,23 +89,23 @@ def _bounded_memory(path: Path) -> Iterator[None]:
     CPython needs memory to leave a `with` or a `try`, and turns in a circle there if it gets none. So the limit of the
     system is twice as high: it ends what is allocated at once.
     """
-    (_, resident), (soft, hard) = _pages(), resource.getrlimit(resource.RLIMIT_AS)
+    (size, resident), (soft, hard) = _sizes(), resource.getrlimit(resource.RLIMIT_AS)
+    most = MORE_MEMORY if soft == resource.RLIM_INFINITY else min(MORE_MEMORY, (soft - size) // 2)
 
     def look(*_: object) -> None:
-        is_over = (_pages()[1] - resident) * resource.getpagesize() > MORE_MEMORY
+        is_over = _sizes()[1] - resident > most
         signal.setitimer(signal.ITIMER_REAL, 5 if is_over else 0.1)  # a destructor swallows what is raised in it
         if is_over:
             raise MemoryError
 
-    most = _pages()[0] * resource.getpagesize() + 2 * MORE_MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (size + 2 * most, hard))
     before = signal.signal(signal.SIGALRM, look)
     gc.disable()  # else it looks through what fills the memory again and again
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         yield
     except MemoryError:
-        most_of = f"{MORE_MEMORY / (1 << 30):g} GiB of memory"
+        most_of = f"{most / (1 << 30):.3g} GiB of memory"
         raise UserError(f"{path} cannot be replayed: it takes more than {most_of}") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -114,10 +114,10 @@ def _bounded_memory(path: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _pages() -> tuple[int, int]:
-    """The pages of this process: all of them, and those in memory."""
+def _sizes() -> tuple[int, int]:
+    """The bytes of this process: all of them, and those in memory."""
     size, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    return size, resident
+    return size * resource.getpagesize(), resident * resource.getpagesize()
 
 
 class _Shown:

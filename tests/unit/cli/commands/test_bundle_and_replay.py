@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
-from collections.abc import Callable
+import re
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +137,24 @@ def test_what_cannot_be_replayed_is_refused_in_one_sentence(tmp_path: Path, reco
     assert outrider("replay", older, "--any-version").exit_code == 0
 
 
+@contextlib.contextmanager
+def limited(room: int) -> Iterator[None]:
+    """As after `ulimit -Sv`: this process may take so many more bytes; 0: as many as it likes."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if room:
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize(("room", "most"), [(0, 0.125), (1 << 27, 0.0625)])
 def test_a_recording_that_asks_for_any_number_of_members_takes_bounded_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: int, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "MORE_MEMORY", 1 << 28)
+    monkeypatch.setattr(replay, "MORE_MEMORY", 1 << 27)
     play = Kept(job(3))
     hurt(play)
     raw = b"".join(recorder.lines(play.journal.taken()))
@@ -145,9 +162,13 @@ def test_a_recording_that_asks_for_any_number_of_members_takes_bounded_memory(
     state = json.loads(lines[1])
     state["state"]["target"] = 1 << 40
     state["state"].setdefault("spec", {}).update(max_members=1 << 40, replicas=1 << 40)
-    done = outrider("replay", bundled(tmp_path, b"\n".join([lines[0], json.dumps(state).encode(), *lines[2:]])))
+    path = bundled(tmp_path, b"\n".join([lines[0], json.dumps(state).encode(), *lines[2:]]))
+    with limited(room):
+        done = outrider("replay", path)
     assert done.exit_code == 2
-    assert "it takes more than 0.25 GiB of memory" in done.output
+    named = re.search(r"it takes more than ([\d.]+) GiB of memory", done.output)
+    assert named is not None, done.output
+    assert most / 2 < float(named[1]) <= most
 
 
 def test_control_characters_of_a_bundle_are_not_printed(tmp_path: Path) -> None:
