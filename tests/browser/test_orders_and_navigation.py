@@ -51,9 +51,10 @@ def test_an_order_is_for_the_job_that_it_was_asked_for(running_job: Any, opening
 
 def test_a_size_is_given_by_the_keyboard_and_a_bad_one_can_be_cancelled(running_job: Any, opening: Opening) -> None:
     job = running_job("digits")
+    (job.folder / "spec.json").write_text(json.dumps({"min_members": 2, "max_members": 4}))
     seen = opening("digits")
     page = seen.open()
-    for bad in ("0", "", "1.5"):
+    for bad in ("1", "5", "", "2.5"):
         page.get_by_role("button", name="Scale …").click()
         page.locator("#confirm-members").fill(bad)
         page.keyboard.press("Enter")

@@ -31,6 +31,7 @@ async def _edits(job: ClusterJob) -> None:
     async with _dashboard(job, "edit") as visit, visit.stream(PAGE) as messages:
         first = await until_said(messages, "job", lambda found: len(found["members"]) == 2 and found["world"] == 4)
         assert first["may"] == {"stop": True, "restart": False, "scale": True}
+        assert first["sizes"] == [1, 2]
         assert {each["node"] for each in first["members"]} == {
             pod["spec"]["nodeName"] for pod in (await asyncio.to_thread(job.pods)).values()
         }

@@ -31,6 +31,7 @@ async def _visit(job: Training, address: str) -> None:
         async with visit.stream(f"/api/jobs/{job.job}") as messages:
             first = await until_said(messages, "job", lambda found: found["phase"] == "running")
             assert first["faults"] == []
+            assert (first["sizes"], first["may"]["scale"]) == ([2, 2], False)
             assert [each["state"] for each in first["members"]] == ["running", "running"]
             await until_said(messages, "timeline", lambda found: "productive" in _causes(found))
             _restart, world = await asyncio.to_thread(job.now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +10,10 @@ from outrider.cli.dashboard.sources import LINES, ranks_of
 from outrider.cli.errors import UserError
 from outrider.cli.kube import diagnostics, elasticjobs
 from outrider.cli.kube.api import call_api
-from outrider.cli.kube.elasticjobs import MIB
+from outrider.cli.kube.elasticjobs import MIB, sizes_of
 from outrider.cli.report_files import of_cluster
 from outrider.cli.top.sources import Document
-from outrider.master.core.k8s.values.fields import entries, mapping, whole
+from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
     HOOKS_CONTAINER,
     JOB,
@@ -23,8 +22,7 @@ from outrider.master.core.k8s.values.names import (
     PROXIES,
     SIDECAR_CONTAINER,
 )
-from outrider.master.core.k8s.values.replica_specs import has_master, roles_of
-from outrider.master.core.spec import WORKER
+from outrider.master.core.k8s.values.replica_specs import has_master
 from outrider.master.core.text import requested
 from outrider.report.job import Sources
 
@@ -150,14 +148,12 @@ class Cluster(elasticjobs.ElasticJobs):
         document = mapping(
             call_api(self._objects.get_namespaced_custom_object, "get", job, self.namespace, KIND, **self._kind)
         )
-        masters = int(has_master(document))
-        worker = roles_of(document).get(WORKER, {})
-        for limit, is_beyond in (("minReplicas", operator.lt), ("maxReplicas", operator.gt)):
-            bound = whole(worker.get(limit))
-            if bound is not None and is_beyond(members - masters, bound):
-                order = "at least" if limit == "minReplicas" else "at most"
-                raise UserError(f"{members} members: must be {order} {bound + masters}, by {limit} of {job}")
-        return members - masters
+        least, most = sizes_of(document)
+        if least is not None and members < least:
+            raise UserError(f"{members} members: must be at least {least}, by minReplicas of {job}")
+        if most is not None and members > most:
+            raise UserError(f"{members} members: must be at most {most}, by maxReplicas of {job}")
+        return members - int(has_master(document))
 
     def _patch(self, subresource: str, job: str, change: Document) -> Any:
         patch = getattr(self._objects, f"patch_namespaced_custom_object{subresource}")

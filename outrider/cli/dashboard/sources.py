@@ -7,6 +7,7 @@ Every method blocks, makes its requests once, and raises UserError if it fails; 
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -60,15 +61,16 @@ class Local(top_sources.Local):
     where = "this machine"
 
     def status(self, job: str) -> Document:
+        sizes = {"sizes": _sizes(job)}
         try:
-            return live_status(job)
+            return live_status(job) | sizes
         except Unreachable as away:
             saved = saved_status(job)
             if saved.get("phase") in OVER:  # its command is about to end
-                return saved
+                return saved | sizes
             written = (job_dirs.existing(job) / "status.json").stat().st_mtime
             late = f"{away.message}; this is what it saved last. Training continues."
-            return saved | {"late": late, "as_of": written}
+            return saved | sizes | {"late": late, "as_of": written}
 
     def sources(self, job: str, status: Document) -> Sources:
         found = of_folder(job, status)
@@ -115,6 +117,15 @@ class Local(top_sources.Local):
             case _:
                 master.post("/v1/scale", {"replicas": body.get("members")})
                 return f"{requested(body['members'], 'member')}."
+
+
+def _sizes(job: str) -> tuple[int | None, int | None]:
+    """The fewest and the most members to which the job may be scaled; None: not known."""
+    try:
+        spec = json.loads((job_dirs.existing(job) / "spec.json").read_bytes())
+        return int(spec["min_members"]), int(spec["max_members"])
+    except (OSError, ValueError, TypeError, LookupError):
+        return None, None
 
 
 def ranks_of(member: str, stacks: Document, calls: Document) -> Document:

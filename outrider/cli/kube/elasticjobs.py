@@ -10,6 +10,8 @@ from outrider.cli.kube.api import call_api, cluster
 from outrider.master.core import quantities
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import GROUP_VERSION, KIND, PLURAL, Document
+from outrider.master.core.k8s.values.replica_specs import has_master, roles_of
+from outrider.master.core.spec import WORKER
 
 MIB = 1 << 20
 LATE_SECONDS = 60.0
@@ -81,6 +83,7 @@ def document_of(job: Document, now: datetime.datetime) -> Document:
         "message": str(status.get("message") or ""),
         "exit_code": status.get("exitCode"),
         "members": _members(status),
+        "sizes": sizes_of(job),
         "checkpoint_saved_at": status.get("checkpointSavedAt"),
         "excluded_nodes": entries(status.get("excludedNodes")),
         "metrics": mapping(status.get("metrics")),
@@ -89,6 +92,13 @@ def document_of(job: Document, now: datetime.datetime) -> Document:
         "faults": [_fault(each) for each in map(mapping, entries(status.get("faults")))],
         **_late(metadata, str(status.get("phase") or ""), now),
     }
+
+
+def sizes_of(job: Document) -> tuple[int | None, int | None]:
+    """The fewest and the most members to which the job may be scaled, with its master; None: without limit."""
+    masters, worker = int(has_master(job)), roles_of(job).get(WORKER, {})
+    least, most = whole(worker.get("minReplicas")), whole(worker.get("maxReplicas"))
+    return None if least is None else least + masters, None if most is None else most + masters
 
 
 def _members(status: Document) -> list[Document]:

@@ -113,7 +113,7 @@
     text(byId("to-do"), found.to_do); show(byId("to-do"), Boolean(found.to_do));
     text(byId("message"), found.message); show(byId("message"), Boolean(found.message));
     figures(found);
-    Orders.set(found.job, found.may || {}, found.members_wanted, `${found.phase} ${found.generation}`, send);
+    Orders.set(found.job, found.may || {}, found.members_wanted, found.sizes || [], `${found.phase} ${found.generation}`, send);
     Account.show(found.account); Account.overTime(found.over_time || [], timeline);
     const curves = found.curves || [], drawn = new Set(curves.map((each) => each.name));
     const numbers = Object.entries(found.metrics || {}).filter(([name]) => !drawn.has(name));

@@ -7,11 +7,11 @@ const Orders = (() => {
     restart: ["Restart …", "Restart", (job) => `Restart ${job}? All ranks stop and read the script again from its first line; steps since the last checkpoint are repeated. If the script cannot start, nothing is stopped.`],
     scale: ["Scale …", "Scale", (job) => `Scale ${job} to another number of members? It happens at the next checkpoint.`],
   };
-  let shown = {job: "", wanted: null, state: "", post: null}, asked = null, said = "";
+  let shown = {job: "", wanted: null, sizes: [], state: "", post: null}, asked = null, said = "";
 
-  /** `state`: when it changes, the answer to the last order is old. */
-  function set(job, may, wanted, state, post) {
-    shown = {job, wanted, state, post};
+  /** `sizes`: the fewest and the most members, null if not known. `state`: when it changes, the answer to the last order is old. */
+  function set(job, may, wanted, sizes, state, post) {
+    shown = {job, wanted, sizes, state, post};
     if (said && said !== state) clear();
     const allowed = Object.keys(WHAT).filter((what) => may[what]);
     show(byId("orders"), allowed.length > 0);
@@ -24,13 +24,13 @@ const Orders = (() => {
 
   /** What is asked belongs to the job that is shown now, whatever is shown when it is answered. */
   function confirm(what) {
-    const {job, wanted, post} = shown, isScale = what === "scale", size = byId("confirm-members");
+    const {job, wanted, sizes: [least, most], post} = shown, isScale = what === "scale", size = byId("confirm-members");
     asked = {what, job, post};
     text(byId("confirm-title"), `${WHAT[what][1]} ${job}`);
     text(byId("confirm-text"), WHAT[what][2](job));
     text(byId("confirm-yes"), WHAT[what][1]);
     show(byId("confirm-size"), isScale);
-    size.disabled = !isScale; size.value = wanted || 1;
+    size.disabled = !isScale; size.min = least || 1; size.max = most || 10000; size.value = wanted || size.min;
     byId("confirm").returnValue = "no";
     byId("confirm").showModal();
     (isScale ? size : byId("confirm-no")).focus();

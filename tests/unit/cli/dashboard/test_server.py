@@ -61,6 +61,25 @@ def test_a_running_job_is_followed(visiting: Visiting, running_job: Any) -> None
     visiting(story)
 
 
+@pytest.mark.parametrize(("spec", "sizes", "may"), [
+    ({"min_members": 2, "max_members": 2}, [2, 2], False),
+    ({"min_members": 2, "max_members": 4}, [2, 4], True),
+    ({"min_members": [], "max_members": 4}, [None, None], True),
+])  # fmt: skip
+def test_a_job_of_one_size_is_not_scaled(
+    spec: dict[str, Any], sizes: list[int | None], may: bool, visiting: Visiting, running_job: Any
+) -> None:
+    (running_job("digits").folder / "spec.json").write_text(json.dumps(spec))
+
+    async def story(visit: Visit) -> None:
+        await visit.opened()
+        async with visit.stream("/api/jobs/digits") as messages:
+            job = await until(messages, "job")
+            assert (job["sizes"], job["may"]["scale"]) == (sizes, may)
+
+    visiting(story)
+
+
 def test_an_ended_job_has_its_timeline_faults_and_no_orders(visiting: Visiting, ended_job: Any) -> None:
     folder = ended_job("digits", phase="failed", exit_code=1)
     (folder / "history-1.json").write_text(json.dumps(part(4)))

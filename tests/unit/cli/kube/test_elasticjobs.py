@@ -50,6 +50,15 @@ def test_what_is_wrong_now_is_read_with_the_names_of_a_local_status() -> None:
     assert document_of(healed, NOW)["network"]["down"] == []
 
 
+@pytest.mark.parametrize(("roles", "sizes"), [
+    ({"worker": {"replicas": 2}}, (None, None)),
+    ({"worker": {"minReplicas": 2, "maxReplicas": 4}}, (2, 4)),
+    ({"master": {}, "worker": {"minReplicas": 2, "maxReplicas": "x"}}, (3, None)),
+])  # fmt: skip
+def test_the_limits_of_the_size_count_the_master(roles: dict[str, Any], sizes: tuple[int | None, ...]) -> None:
+    assert document_of(job() | {"spec": {"replicaSpecs": roles}}, NOW)["sizes"] == sizes
+
+
 def test_a_status_that_no_master_writes_is_late_only_while_the_job_runs() -> None:
     assert "last written 120 s ago" in document_of(job(phase="Running"), NOW)["late"]
     assert document_of(job(phase="Succeeded"), NOW)["late"] == ""
