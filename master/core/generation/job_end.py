@@ -166,6 +166,7 @@ def hurry(state: State, reason: str) -> None:
 
 def _end(state: State) -> None:
     stages.move(state, "end acknowledged")
+    state.save_status("No member is left.")
     for member in state.members.values():
         if member.life == SILENT and member.uid is not None and member.has_controller:
             why = f"{member.id} is deleted: it is silent, so it cannot receive the order to finish."

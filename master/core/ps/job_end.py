@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.actions import DeletePod
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import stages
 from outrider.master.core.ps import tally
@@ -78,7 +78,7 @@ def _finish(job: PsState) -> None:
                 let(job, task, partial(generation_job_end.stop_now, task.state, "the training is over"))
     if not tally.has(job, tally.STAYS):
         stages.move(job, "end acknowledged")
-        job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
+        job.save_wanted = job.save_due = True
 
 
 def _evaluates(job: PsState, task: Task) -> bool:

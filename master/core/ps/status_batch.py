@@ -13,6 +13,7 @@ from outrider.master.core.events import StatusSaved
 from outrider.master.core.ps import status, tally
 from outrider.master.core.ps.state import Key, PsState, has_ended
 from outrider.master.core.ps.task_adapter import catch_up, tell
+from outrider.master.core.state.job import ENDED
 from outrider.master.core.status import document as one_world
 from outrider.master.core.status import persist as status_persist
 
@@ -31,6 +32,8 @@ def flush(job: PsState) -> None:
 
 def _save(job: PsState) -> None:
     reason = "A start waits for this status." if job.save_due else "The status has changed."
+    if job.is_over:
+        reason = "No member is left." if job.stage == ENDED else job.message
     job.version += 1
     job.saved_at, job.save_wanted, job.save_due = job.now, False, False
     job.deadlines.cancel(("save", ""))

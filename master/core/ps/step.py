@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from outrider.master.core import step as core_step
-from outrider.master.core.actions import Action, SaveStatus
+from outrider.master.core.actions import Action, EndJob, SaveStatus
 from outrider.master.core.events import (
     ActionFailed,
     Asked,
@@ -78,6 +78,8 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
         ps_status_batch.flush(job)
         history.flush(job)
         tally.settle(job)
+        if job.stage == ENDED:
+            job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
     actions, job.actions = job.actions, []
     return observe_only.filtered(job, actions)
 

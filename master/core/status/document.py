@@ -17,7 +17,7 @@ from outrider.master.core.network import report as network_report
 from outrider.master.core.scaling import curve as scaling_curve
 from outrider.master.core.scaling import log_metric_values
 from outrider.master.core.state.generation import Fault
-from outrider.master.core.state.job import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.state.job import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import FAILED, SILENT, Member, in_order
 from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import report as stragglers_report
@@ -168,7 +168,7 @@ def _everyone(state: State) -> list[Member]:
 
 def _member(state: State, member: Member) -> dict[str, Any]:
     report = member.report
-    is_here = member.id in state.members
+    is_here = member.id in state.members and state.stage != ENDED
     return {
         "id": str(member.id),
         "role": str(member.role),
@@ -215,6 +215,8 @@ def member_state(state: State, member: Member) -> str:
     if member.life == SILENT:
         return "silent"
     world = state.world
+    if state.stage == ENDED:
+        return "done" if member.finished or (world is not None and member.id in world.done) else "gone"
     if world is not None and member.id in world.places and state.stage not in (COMMITTING, REBUILDING):
         if member.finished or member.id in world.done:
             return "done"

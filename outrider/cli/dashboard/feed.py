@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.cli.dashboard import page
@@ -53,7 +53,8 @@ class JobFeed:
 
     def __init__(self, source: Source, job: str) -> None:
         self._source, self._job = source, job
-        self._newest = Newest()
+        self._newest, self._shown = Newest(), Newest()
+        """What the thread that reads writes, and a copy of it after each whole reading."""
         self._changed = asyncio.Condition()
         self._listeners = 0
         self._reading: asyncio.Task[None] | None = None
@@ -73,21 +74,27 @@ class JobFeed:
             self._reading = asyncio.ensure_future(self._read())
         sent, read = {"job": "", "timeline": "", "trouble": ""}, None
         try:
+            newest = self._shown
             while True:
                 for name, before in sent.items():
-                    text = getattr(self._newest, name)
+                    text = getattr(newest, name)
                     if text and text != before:
                         sent[name] = text
                         yield name, text
-                new = self._newest.read if read is None else self._newest.read - read
+                new = newest.read if read is None else newest.read - read
                 if new or read is None:
-                    shown = self._newest.events[-min(new, FIRST_EVENTS) :] if new else []
-                    read = self._newest.read
+                    shown = newest.events[-min(new, FIRST_EVENTS) :] if new else []
+                    read = newest.read
                     yield "events", packed({"events": shown})
-                async with self._changed:
-                    await self._changed.wait()
+                newest = await self._after(newest)
         finally:
             self._listeners -= 1
+
+    async def _after(self, seen: Newest) -> Newest:
+        """The next reading, also if it was made while the page was busy with this one."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._shown is not seen)
+        return self._shown
 
     async def close(self) -> None:
         """Ends the reading."""
@@ -106,6 +113,7 @@ class JobFeed:
                 log.exception("reading %s failed", self._job)
                 why = f"reading {self._job} failed: {type(error).__name__}: {error}."
             self._newest.trouble = packed({"sentence": page.cleaned(why)})
+            self._shown = replace(self._newest, events=self._newest.events.copy())
             async with self._changed:
                 self._changed.notify_all()
             took = time.monotonic() - begin

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from outrider.cli.dashboard import page
+from outrider.cli.dashboard.feed import JobFeed
 from outrider.cli.dashboard.sources import Local
 from tests.unit.cli.conftest import document
 from tests.unit.cli.dashboard.conftest import Visit, until
 from tests.unit.report.documents import part
+from tests.waiting import DEADLINE
 
 Visiting = Callable[..., None]
 MARKUP = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
@@ -104,6 +106,29 @@ def test_an_ended_job_has_its_timeline_faults_and_no_orders(visiting: Visiting, 
             assert event["reason"].startswith("<img src=x onerror=alert(1)>")  # the page shows it as text
 
     visiting(story)
+
+
+def test_a_page_that_takes_its_messages_slowly_misses_no_reading(
+    ended_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ended_job("digits")
+    (folder / "history-1.json").write_text(json.dumps(part(4)))
+    monkeypatch.setattr(Local, "every", 1e6)  # there is no second reading
+    monkeypatch.setattr(Local, "events", lambda _source, _job: [{"kind": "JobFailed"}])
+
+    async def story() -> None:
+        feed = JobFeed(Local(), "digits")
+        slow, quick = feed.messages(), feed.messages()
+        async with asyncio.timeout(DEADLINE):
+            names = [(await anext(slow))[0]]
+            async for _name, text in quick:
+                if "JobFailed" in text:
+                    break
+            names += [(await anext(slow))[0] for _ in range(4)]
+        assert names == ["trouble", "events", "job", "timeline", "events"]
+        await feed.close()
+
+    asyncio.run(story())
 
 
 def test_a_job_that_is_not_there_is_a_sentence_until_it_is(visiting: Visiting, ended_job: Any) -> None:
