@@ -31,9 +31,10 @@ def flush(job: PsState) -> None:
 
 
 def _save(job: PsState) -> None:
-    reason = "A start waits for this status." if job.save_due else "The status has changed."
     if job.is_over:
         reason = "No member is left." if job.stage == ENDED else job.message
+    else:
+        reason = "A start waits for this status." if job.save_due else "The status has changed."
     job.version += 1
     job.saved_at, job.save_wanted, job.save_due = job.now, False, False
     job.deadlines.cancel(("save", ""))

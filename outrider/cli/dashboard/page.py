@@ -69,7 +69,7 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
     shown = faults(job)[-MOST_FAULTS:]
     by_member = [each for each in rows(status.get("members")) if each.get("id")][:MOST_MEMBERS]
     orders = {what: bool(may.get(what)) and job.status.phase not in OVER for what in ORDERS}
-    sizes = least, most = (*status.get("sizes", ()), None, None)[:2]
+    least, most = status["sizes"]
     orders["scale"] &= least is None or least != most
     metrics = _map(status.get("metrics"))
     if found["world"] is None and job.timeline.generations:  # an ElasticJob's status does not have it
@@ -88,7 +88,7 @@ def document(job: Job, status: Mapping[str, Any], may: Mapping[str, bool], now: 
         "advice": [{"what": each.what, "how": each.how, "page": each.page} for each in advice(job)],
         "notes": [*job.notes, *([str(metrics["problem"])] if metrics.get("problem") else [])],
         "metrics": {name: each for name, each in metrics.items() if isinstance(each, int | float)},
-        "members_wanted": _wanted(status), "sizes": sizes,
+        "members_wanted": _wanted(status), "sizes": (least, most),
     })  # fmt: skip
     curves = [asdict(each) | {"name": cleaned(each.name)} for each in drawing.curves(job)]
     return found | {"may": orders, "curves": curves}

@@ -31,6 +31,8 @@ ORDERS = ("stop", "restart", "scale")
 
 
 class Source(top_sources.Source, Protocol):
+    """Its `status` also has `sizes`: the fewest and the most members to which the job may be scaled; None: no limit."""
+
     where: str
     """`this machine`, or the namespace and context of a cluster."""
 
