@@ -51,4 +51,4 @@ def test_a_recovery_reaches_the_collector_with_its_stages_pod_and_namespace(coll
     until(lambda: all(re.search(rf"Name *: {name}$", collector.text(), re.M) for name in names), collector.text)
     for shown in (f"k8s.namespace.name: Str({job.namespace})", "k8s.pod.name: Str(train-worker-1)",
                   "outrider.kind: Str(WorkerExited)", "EventName: outrider.Recovered"):  # fmt: skip
-        assert shown in collector.text()
+        until(lambda shown=shown: shown in collector.text(), collector.text)

@@ -22,7 +22,7 @@ from outrider.runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
 """States of members with processes."""
-PIDS_PATIENCE = 3.0
+PIDS_PATIENCE = 10.0
 
 
 def with_processes(job: str, member: str | None) -> list[str]:

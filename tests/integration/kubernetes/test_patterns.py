@@ -116,7 +116,7 @@ def test_of_a_job_so_many_patterns_are_compiled_and_none_that_is_too_long() -> N
 
 async def test_the_webhook_answers_others_while_a_pattern_is_compiled() -> None:
     """The other review was sent behind the slow one's, and is answered before it: nothing stands still."""
-    patterns, ended = Patterns(most_cpu=0.4), []
+    patterns, ended = Patterns(most_cpu=1.0), []
 
     async def validate(document: Document, old: Document | None) -> list[str]:
         await patterns.learn(document)

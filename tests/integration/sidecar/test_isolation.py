@@ -93,22 +93,22 @@ async def test_it_stops_its_workers_without_any_answer_and_joins_the_next_genera
 
 
 async def test_a_master_that_answers_is_company_enough() -> None:
-    async with peers(1) as (others, neighbours), member(Welcome(1, silent_after=2.0)) as (master, sidecar):
+    async with peers(1) as (others, neighbours), member(Welcome(1, silent_after=4.0)) as (master, sidecar):
         hook = await trains(master, sidecar, neighbours)
         await others[0].is_asked_again()
         others[0].answers = False
-        for _ in range(6):  # it asks at most once a second: longer than its patience
+        for _ in range(7):  # it asks at most once a second: longer than its patience
             master.send(Pong((await master.hears(Ping)).number))
         master.send(Stop(OrderId(7), FIRST, grace=1.5))
         assert (await hook.hears("do"))["grace"] == 1.5  # the first stop that it was ordered
 
 
 async def test_a_sidecar_that_was_stopped_for_longer_than_its_patience_stops_nothing() -> None:
-    async with peers(1) as (others, neighbours), member(Welcome(1, silent_after=2.0)) as (master, sidecar):
+    async with peers(1) as (others, neighbours), member(Welcome(1, silent_after=4.0)) as (master, sidecar):
         hook = await trains(master, sidecar, neighbours)
         await others[0].is_asked_again()
         os.kill(sidecar.pid, signal.SIGSTOP)
-        await asyncio.sleep(4.0)  # this is the fault: nothing is waited for
+        await asyncio.sleep(6.0)  # this is the fault: nothing is waited for
         os.kill(sidecar.pid, signal.SIGCONT)
         await others[0].is_asked_again()
         await master.hears(Report)
@@ -128,7 +128,7 @@ async def test_a_neighbour_that_leaves_says_so_and_is_not_missed(tmp_path: Path,
     there = await Probes.open(bound, tmp_path / "there", lambda *_place: None)
     port = there.port
     try:
-        assert (await here.reach(address, port, 5.0)).came
+        assert (await here.reach(address, port, DEADLINE)).came
         there.say_farewell()
         async with asyncio.timeout(DEADLINE):
             assert await heard.get() == (address, port)
@@ -153,7 +153,7 @@ async def test_its_own_end_is_announced_to_those_that_probed_it() -> None:
         heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         other = await Probes.open("127.0.0.1", one.folder / "other", lambda *place: heard.put_nowait(place))
         try:
-            assert (await other.reach(neighbour.address, neighbour.port, 5.0)).came
+            assert (await other.reach(neighbour.address, neighbour.port, DEADLINE)).came
             await one.obedient_trainer()
             await master.hears(Ready)
             master.send(Finish(OrderId(1), 0, "the job is over"))

@@ -18,6 +18,7 @@ from outrider.master.local.sandbox.cgroups import JobGroups, Limits, hierarchies
 from outrider.master.local.sandbox.isolation import Hub
 from outrider.master.local.sandbox.namespaces import IsolationError
 from outrider.runtime.processes import is_alive
+from tests.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.xdist_group("netns"),
@@ -87,9 +88,10 @@ def test_what_a_killed_keeper_left_is_removed_by_the_next_job(tmp_path: Path, ui
         keeper, link = owner.stdout.readline().split()
         for pid in (int(keeper), owner.pid):
             os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE
     while is_alive(int(keeper)) or Path("/sys/class/net", link).exists():
         assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert groups_of(uid)
     JobGroups(f"{uid}-next", Limits())
     while groups_of(uid):  # the kernel may still be ending what was in them

@@ -48,7 +48,7 @@ def on_socket(path: Path) -> bytes:
 def on_stage() -> bytes:
     """The metrics of a leading replica, with a job that has lost a rank to a bad node and then its last restart."""
     play = running(2, max_restarts=0)
-    play.state.members["worker-1"].node = "n7"
+    play.is_on("worker-1", "n7")
     play.crash("worker-1", signal=signal.SIGSEGV)
     play.run(5.0)
     requests = {(Request("create", "", "pods"), 201): 3, (Request("update", "coordination.k8s.io", "leases"), 0): 1}

@@ -111,7 +111,7 @@ def test_a_job_that_ends_well(run: object, workplace: Path, home: Path) -> None:
 
 
 def test_a_killed_rank_is_told_and_the_job_goes_on(run: object, workplace: Path, home: Path) -> None:
-    job = start(run, "--nnodes", "2", "train.py")
+    job = start(run, "--nnodes", "2", "--silent-after", "10", "train.py")
     job.runs()
     for generation in (2, 3):  # the second at once: the processes that were last reported are still those before
         done = subprocess.run(
@@ -174,7 +174,7 @@ def test_a_command_after_dashes_runs_once_a_member(run: object) -> None:
 
 
 def test_a_module_that_is_not_there_ends_the_job_in_its_first_generation(run: object) -> None:
-    code, _, err = start(run, "--nnodes", "2", "-m", "no_such_package.train").end()
+    code, _, err = start(run, "-m", "no_such_package.train").end()
     assert code == 1
     assert "No module named 'no_such_package.train'; every rank fails at import the same way" in err
     assert "generation 1.1:" in err

@@ -266,7 +266,7 @@ async def sessions_of(seen: Seen, here: Router, number: int) -> list[str]:
 async def test_a_silent_connection_is_closed_unless_it_was_admitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("outrider.runtime.router.SILENT", 0.5)
+    monkeypatch.setattr("outrider.runtime.router.SILENT", 2.0)
     keys, seen, silent, member = new_key_pair(), Seen(), Seen(), Seen()
     async with (
         router(keys, seen) as (here, endpoint),

@@ -99,7 +99,7 @@ def test_matches_in_quick_succession_are_counted_and_reported_together(stage: St
     assert out.count(b"\n") == 501
     heard = stage.heard()
     assert sum(each["count"] for each in heard) == 501
-    assert len(heard) <= 3
+    assert len(heard) < 50, "a report a second, not one for each match"
     serials = [each["serial"] for each in heard]
     assert serials == sorted(set(serials))
 

@@ -112,7 +112,7 @@ class Running:
         self.server, self.api = server, api
         self.health, self.ended = Health(api), asyncio.Event()
         self.task = asyncio.ensure_future(
-            webhook_service.answer(api, settings(port), self.health, self.ended, leaving=0.5)
+            webhook_service.answer(api, settings(port), self.health, self.ended, leaving=3.0)
         )
         self._url = f"https://{certificates.names_of(NAMESPACE)[0]}:{port}/mutate-pods"
         trusting = ssl.create_default_context(cadata=HELD.ca.decode())

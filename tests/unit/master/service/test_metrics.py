@@ -83,7 +83,7 @@ def test_every_kind_of_fault_is_there_from_the_beginning() -> None:
 
 def test_members_have_their_pod_and_node_and_whether_they_run() -> None:
     play = running(2)
-    play.state.members[MemberId("worker-1")].node = "n7"
+    play.is_on("worker-1", "n7")
     found = read(play.state, now=play.now)
     assert value(found, "outrider_member_info", "", "digits", "1", "worker-1", "worker", "n7", "fork") == 1
     assert value(found, "outrider_member_running", "", "digits", "1", "worker-1") == 1

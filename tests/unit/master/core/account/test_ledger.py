@@ -115,7 +115,7 @@ def test_no_cause_ever_loses_a_second() -> None:
     seen: dict[str, float] = {}
 
     def hold() -> None:
-        for cause, seconds in play.state.account.seconds.items():
+        for cause, seconds in play.final_seconds().items():
             assert seconds >= seen.get(cause, 0.0) - 1e-9, cause
             seen[cause] = seconds
 

@@ -132,7 +132,7 @@ def test_no_generation_starts_with_a_silent_member() -> None:
     play = begun(2)
     come(play, 0)
     play["worker-0"].frozen = True
-    play.until(lambda: bool(play.state.membership.suspected))
+    play.until(lambda: bool(play.suspects()))
     come(play, 1)
     assert play.message == "worker-0 is silent: no generation starts before the cause is known"
     play["worker-0"].frozen = False
@@ -215,7 +215,7 @@ def test_without_its_lease_a_master_says_what_it_may_do() -> None:
 def test_the_chosen_members_are_in_rank_order_and_the_decision_changes_nothing() -> None:
     play = begun(3, 2)
     come(play, 2, 0)
-    play.state.patient = False
+    play.loses_patience()
     before = repr(play.state)
     formed = formation.of(play.state)
     assert ([member.id for member in formed.members], formed.reason) == (["worker-0", "worker-2"], "")

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from outrider.master.core import job_kinds
 from outrider.master.core.actions import Announce, DeletePod, EndJob, Send
 from outrider.master.core.ps.state import PsState
+from outrider.master.core.state.counters import Counters
 from outrider.master.core.state.generation import Place
 from outrider.master.core.status.document import LIVING_STATES
-from outrider.wire.ids import Generation
+from outrider.wire.ids import Generation, MemberId
 from tests.unit.master.core.stage.driving import Stage
 
 
@@ -44,6 +45,10 @@ class Inside(Stage):
     def ready(self) -> set[str]:
         """The members that are ready for the next generation."""
         return set(self.state.ready)
+
+    def suspects(self) -> set[str]:
+        """The silent members of which it is not known yet whether they are lost."""
+        return set(self.state.membership.suspected)
 
     def wanted(self) -> int:
         """The requested number of members."""
@@ -85,6 +90,22 @@ class Inside(Stage):
     def timers(self) -> int:
         """The number of deadlines in the heap, including stale ones."""
         return len(self.state.deadlines._heap)
+
+    def counters(self) -> Counters:
+        """What only metrics show."""
+        return self.state.counters  # type: ignore[no-any-return]
+
+    def final_seconds(self) -> dict[str, float]:
+        """The seconds of members by cause, as far as the cause is final."""
+        return dict(self.state.account.seconds)
+
+    def is_on(self, member: str, node: str) -> None:
+        """Puts a member's pod on a node."""
+        self.state.members[MemberId(member)].node = node
+
+    def loses_patience(self) -> None:
+        """No member is waited for any more."""
+        self.state.patient = False
 
     def adopt(self) -> None:
         """Lets another controller create the pods from now on."""
