@@ -25,7 +25,10 @@ def commands_of_ours(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     subprocess.run(["outrider", "stop", "--now"], capture_output=True, timeout=DEADLINE)
 
 
-EXHAUSTIVE = {"docs/how-to/doctor.md": "tests/local/test_doctor.py has its findings"}
+EXHAUSTIVE = {
+    "docs/get-started/laptop.md": "a quarter of a minute of computation, mostly of its training",
+    "docs/how-to/doctor.md": "tests/local/test_doctor.py has its findings",
+}
 PAGES = [
     pytest.param(page, id=name, marks=pytest.mark.exhaustive if name in EXHAUSTIVE else ())
     for page in pages_that_run("local")

@@ -73,6 +73,7 @@ def job() -> Iterator[Job]:
             found.run.wait(DEADLINE)
 
 
+@pytest.mark.exhaustive
 def test_a_job_with_two_crashes_is_counted_to_the_last_second(job: Job) -> None:
     for step in (30, 60):
         status = job.past(step)

@@ -70,10 +70,23 @@ def a_rank_leaves_a_collective_out_and_is_known_by_the_next_one(job: Training) -
 
 
 def a_rank_is_busy_in_c_and_holds_the_gil(job: Training) -> None:
-    """It is known by its stack, and replaced as it was to blame before."""
+    holds_the_gil(job, "sum(range(10 ** 13))")
+
+
+def a_rank_waits_in_c_and_holds_the_gil(job: Training) -> None:
+    """For a mutex that it holds itself: no signal ends this wait."""
+    holds_the_gil(
+        job,
+        "import ctypes; lock, mutex = ctypes.PyDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64); "
+        "lock(mutex); lock(mutex)",
+    )
+
+
+def holds_the_gil(job: Training, order: str) -> None:
+    """The rank is known by its stack, and replaced as it was to blame before."""
     restart, world = job.training(SIZE, more=30)
     mark, victim = job.mark(), members(world)[0]
-    job.order(0, "sum(range(10 ** 13))")
+    job.order(0, order)
     event = job.event(
         "HangDetected", mark, "rank 0 on", "does not report its collectives, while 2 ranks wait in gloo:barrier"
     )
@@ -131,7 +144,7 @@ def test_a_hang_is_found_its_culprit_named_and_replaced_when_it_is_to_blame_agai
             job,
             an_evaluation_that_says_so_is_no_hang,
             a_rank_does_not_come_to_a_collective_and_is_named_with_its_line,
-            a_rank_is_busy_in_c_and_holds_the_gil,
+            a_rank_waits_in_c_and_holds_the_gil,
         )
         job.end_well()
 

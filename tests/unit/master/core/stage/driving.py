@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from outrider.master.core.actions import Action
+from outrider.master.core.actions import Action, Send
 from outrider.master.core.events import Event, SpecChanged, Woke
 from outrider.master.core.generation import formation
 from outrider.master.core.job_kinds import check, next_deadline, step
@@ -22,13 +23,34 @@ def check_waits(state: State) -> None:
     assert state.stage != GATHERING or formation.of(state).reason
 
 
+class Actions(list[Action]):
+    """All actions in order; those of one kind are known without a walk over all, as tests ask after each event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_a_kind: dict[type, list[Any]] = defaultdict(list)
+
+    def extend(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self.append(action)
+            self._of_a_kind[type(action.message if isinstance(action, Send) else action)].append(action)
+
+    def clear(self) -> None:
+        super().clear()
+        self._of_a_kind.clear()
+
+    def of(self, kind: type) -> list[Any]:
+        """The actions of this type, or those that send a message of it."""
+        return self._of_a_kind[kind]
+
+
 class Stage:
     """A core with its own clock; `now` grows only in `run` and `until`."""
 
     def __init__(self, spec: JobSpec, now: float) -> None:
         self.spec, self.now = spec, now
         self.state = self.made(spec)
-        self.actions: list[Action] = []
+        self.actions = Actions()
         self.story: list[tuple[float, str, Event | Action]] = []
         """All events (`>`) and actions (`<`) with their moments."""
         self.begins_at = 0

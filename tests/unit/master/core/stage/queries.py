@@ -200,17 +200,16 @@ class Queries(Inside):
 
     # -- actions and Events
     def announced(self, kind: str) -> list[Announce]:
-        return [a for a in self.actions if isinstance(a, Announce) and a.kind == kind]
+        return [each for each in self.actions.of(Announce) if each.kind == kind]
 
     def sent(self, kind: type, member: str | None = None) -> list[Send]:
-        return [a for a in self.actions if isinstance(a, Send) and isinstance(a.message, kind)
-                and (member is None or a.member == member)]  # fmt: skip
+        return [each for each in self.actions.of(kind) if member in (None, each.member)]
 
     def deleted(self) -> list[str]:
-        return [a.member for a in self.actions if isinstance(a, DeletePod)]
+        return [each.member for each in self.actions.of(DeletePod)]
 
     def ended(self) -> EndJob | None:
-        return next((a for a in self.actions if isinstance(a, EndJob)), None)
+        return next(iter(self.actions.of(EndJob)), None)
 
     @property
     def world(self) -> list[str]:
