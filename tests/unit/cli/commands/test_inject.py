@@ -231,6 +231,7 @@ def test_a_pod_that_is_passed_through_is_printed_unchanged(changes: dict[str, An
         ({**owner("Job", template=TEMPLATE), "metadata": {"generateName": "gpt-"}},
          "Job: metadata.name: Required value: the name that generateName will give"),
     ],
+    ids=lambda value: value[:40] if isinstance(value, str) else None,
 )  # fmt: skip
 def test_an_invalid_document_is_an_error_of_one_line(document: Any, said: str) -> None:
     result = outrider("-f", "-", document=document)
