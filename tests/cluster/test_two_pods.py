@@ -26,7 +26,7 @@ from tests.local.training import members
 def test_two_pods(make: Make, subtests: pytest.Subtests) -> None:
     live_through(
         subtests,
-        make(maxRestarts=100),
+        make(maxRestarts=100, recovery={"silentAfter": "60s", "replaceAfter": "60s"}),  # thawed before
         a_crashed_process_changes_no_pod,
         a_pod_that_says_so_is_broken_by_its_users_own_rights,
         without_the_right_to_make_a_privileged_pod_no_network_is_broken,
