@@ -16,8 +16,8 @@ from pathlib import Path
 import coverage
 
 PACKAGES = (
-    "outrider/cli", "master/core", "master/kubernetes", "master/local", "master/recording", "master/service", "outrider/report",
-    "outrider/runtime", "sidecar/core", "sidecar/shell", "training_hooks", "outrider/wire",
+    "outrider/cli", "master/core", "master/kubernetes", "master/local", "master/recording", "master/service",
+    "outrider/report", "outrider/runtime", "sidecar/core", "sidecar/shell", "training_hooks", "outrider/wire",
 )  # fmt: skip
 CORES = ("master/core", "sidecar/core")
 LEAST = 97.0
