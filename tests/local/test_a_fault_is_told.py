@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector | None]:
-    """None where Rotel is not installed: its wheels are for x86-64 Linux."""
+    """None where Rotel is not installed."""
     found = None
     with suppress(ModuleNotFoundError):
         found = Collector(tmp_path)
@@ -45,15 +45,15 @@ def test_a_killed_rank_and_an_order_from_the_dashboard(
         _restart, world = job.training(2, more=15)
         with story.chapter(_the_dashboard_follows_it_and_stops_the_job):
             _the_dashboard_follows_it_and_stops_the_job(job)
-        assert job.process.wait(DEADLINE) == 0, job.story()
         with story.chapter(_the_account_adds_up):
             _the_account_adds_up(job)
         with story.chapter(_the_report_has_it):
             assert f"  report: {logs / 'report.html'}\n" in job.log()
             _the_report_has_it((logs / "report.html").read_text(), job, members(world)[1])
-        if collector:
-            with story.chapter(_a_collector_has_it):
-                _a_collector_has_it(collector)
+        with story.chapter(_a_collector_has_it):
+            if collector is None:
+                pytest.skip("needs the collector Rotel (its wheels are for x86-64 Linux)")
+            _a_collector_has_it(collector)
 
 
 def _the_dashboard_follows_it_and_stops_the_job(job: Training) -> None:
@@ -64,6 +64,7 @@ def _the_dashboard_follows_it_and_stops_the_job(job: Training) -> None:
             await _visit(job, visit)
 
     asyncio.run(visit())
+    assert job.process.wait(DEADLINE) == 0, job.story()
 
 
 async def _visit(job: Training, visit: Visit) -> None:

@@ -40,7 +40,8 @@ class Actions(list[Action]):
         self._of_a_kind.clear()
 
     def of(self, kind: type) -> list[Any]:
-        """The actions of this type, or those that send a message of it."""
+        """The actions of exactly this type, or those that send a message of it."""
+        assert not kind.__subclasses__(), f"actions of types derived from {kind.__name__} would be missing"
         return self._of_a_kind[kind]
 
 
