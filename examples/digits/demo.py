@@ -103,7 +103,10 @@ def running(args: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
 
 def outrider(*arguments: str) -> str:
     """The output of a command."""
-    done = subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=30)
+    try:
+        done = subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"outrider {' '.join(arguments)} did not end within {LIMIT:.0f} s") from None
     if done.returncode:
         raise Failure(f"outrider {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout

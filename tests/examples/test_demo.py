@@ -24,7 +24,7 @@ def test_the_demo_survives_a_killed_process_and_a_killed_member(tmp_path: Path) 
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,  # each wait of the demo has a limit of its own
         )
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (

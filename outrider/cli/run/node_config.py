@@ -56,7 +56,7 @@ def _spec(request: Request) -> JobSpec:
     }
     initial = members.fewest if request.scaling else members.most
     spec = JobSpec(JobName(request.name), members.fewest, members.most, initial, **fields)
-    return replace(spec, replace_after=max(spec.replace_after, spec.silent_after))
+    return replace(spec, replace_after=max(spec.replace_after, 2 * spec.silent_after))  # so a left-out one may return
 
 
 def _variables(request: Request, folder: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from outrider.cli.errors import UserError
 from outrider.cli.flags import flags_of
 from outrider.cli.run import ps_flags
 from outrider.cli.run.command import run
+from outrider.cli.run.node_config import node_config
 from outrider.cli.run.request import Request
 from outrider.cli.run.resolve import request_of
 from outrider.cli.run.size_flags import Members
@@ -268,6 +269,15 @@ def test_no_flag_is_suggested_for_one_that_is_like_none(requested: Any) -> None:
     with pytest.raises(click.NoSuchOption) as found:
         requested("--dry-run", "train.py")
     assert not list(found.value.possibilities or ())
+
+
+@pytest.mark.parametrize(("silent", "replace"), [(1, 20), (3, 20), (10, 20), (11, 22), (60, 120), (3600, 7200)])
+def test_a_member_that_is_left_out_has_time_to_come_back(
+    requested: Any, tmp_path: Path, silent: int, replace: int
+) -> None:
+    request = requested("--silent-after", str(silent), "train.py")
+    spec = node_config(request, tmp_path, lambda *_: None).spec
+    assert (spec.silent_after, spec.replace_after) == (silent, replace)
 
 
 def test_flags_for_a_field_of_the_job_spec_have_its_type() -> None:
