@@ -359,7 +359,7 @@ def test_each_deployment_selects_its_own_pods_and_ends_none_before_another_is_re
 
 @pytest.mark.parametrize("part", DEPLOYMENTS)
 def test_a_replica_may_take_two_minutes_to_start(part: str) -> None:
-    """A kubelet may count the failed probes of a container on in the next one: one more would end it while it starts."""
+    """A kubelet may count failed probes of a container on in the next one: one more would end it while it starts."""
     starting, living = CONTAINERS[part]["startupProbe"], CONTAINERS[part]["livenessProbe"]
     assert starting["httpGet"] == living["httpGet"] == {"path": "/healthz", "port": "http"}
     assert starting["periodSeconds"] * starting["failureThreshold"] >= 120
