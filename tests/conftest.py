@@ -40,6 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
     if not hasattr(config, "workerinput"):  # a worker has that of its run
         os.environ[MARK] = uuid.uuid4().hex
+        config.pluginmanager.register(Failures(config))
+
+
+class Failures:
+    """Names what fails at once: a run may take half an hour more, or be cut off before it tells."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            words = [line[2:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            self._config.get_terminal_writer().line(
+                f"\n{time.strftime('%X')} {report.nodeid} failed ({report.when}): {' '.join(words[:1])}"
+            )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
