@@ -51,9 +51,10 @@ class Failures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            words = [line[2:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            lines = report.longreprtext.splitlines()
+            reason = next((line[2:].strip() for line in lines if line.startswith("E ")), " ".join(lines[-1:]))
             self._config.get_terminal_writer().line(
-                f"\n{time.strftime('%X')} {report.nodeid} failed ({report.when}): {' '.join(words[:1])}"
+                f"\n{time.strftime('%X')} {report.nodeid} failed ({report.when}): {reason}"
             )
 
 

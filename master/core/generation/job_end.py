@@ -23,9 +23,14 @@ def succeed(state: State, how: str = "") -> None:
     """Ends the job as succeeded: every rank of every member ended with 0."""
     if state.is_over:
         return
-    how = how or f"All ranks ended with code 0 after {counted(state.progress.high_step, 'step')}."
-    state.announce("JobSucceeded", how)
+    state.announce("JobSucceeded", how or ended_well("All ranks", state.progress.high_step))
     _finish(state, 0, "succeeded", "The job has succeeded.")
+
+
+def ended_well(who: str, steps: int) -> str:
+    """A sentence; without steps that were not seen, such as those made while there was no master."""
+    after = f" after {counted(steps, 'step')}" if steps else ""
+    return f"{who} ended with code 0{after}."
 
 
 def fail(state: State, code: int, reason: str, traceback: str = "") -> None:

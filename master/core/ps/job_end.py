@@ -45,7 +45,7 @@ def _judge(job: PsState) -> None:
         steps = max(task.state.progress.high_step for task in job.tasks.values())
         are_many = tally.count(job, tally.WANTED, WORKER) > 1
         ended = "The chief has" if has_chief else "All workers have" if are_many else "The worker has"
-        _begin_end(job, 0, "succeeded", f"{ended} ended with code 0 after {steps} steps.")
+        _begin_end(job, 0, "succeeded", generation_job_end.ended_well(ended, steps))
         job.announce("JobSucceeded", job.message)
 
 

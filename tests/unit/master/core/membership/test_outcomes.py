@@ -61,6 +61,19 @@ def test_a_fault_of_members_without_that_order_does_not_change_the_success(is_ad
     assert not play.deleted()
 
 
+def test_steps_that_no_master_has_seen_are_not_said_to_be_none() -> None:
+    """Those of a whole training may be made while there is no master."""
+    play = Play(job(2))
+    play.until(lambda: len(play.actors) == 2)
+    for actor in play.actors.values():
+        actor.has_pages = False
+    play.until_running(2)
+    for member in sorted(play.actors):
+        play.done(member)
+    play.until(lambda: play.ended() is not None, 10)
+    assert play.announced("JobSucceeded")[0].reason == "All ranks ended with code 0."
+
+
 def test_it_is_known_from_the_first_list_too() -> None:
     before = adopted(3, least=2)
     for member in ("train-0", "train-1"):
