@@ -73,6 +73,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 importlib.import_module(".".join(name.with_suffix("").parts))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A case of 300,000 brackets has a name that can be read; all workers would send the whole one to each other."""
+    if isinstance(val, str | bytes) and len(val) > 120:
+        return f"{val[:60]!r} and {len(val) - 60} more"
+    return None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     budget = item.config.getoption("--budget")
     if budget is not None and time.monotonic() - item.config.stash[BEGAN] > 60 * budget:
