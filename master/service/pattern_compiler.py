@@ -38,8 +38,7 @@ class NotJudged(Exception):
 
 
 class Patterns:
-    def __init__(self, most_cpu: float = MOST_CPU) -> None:
-        self._most_cpu = most_cpu
+    def __init__(self) -> None:
         self._found: OrderedDict[str, Verdict] = OrderedDict()
         self._turn = asyncio.Lock()
 
@@ -83,16 +82,15 @@ class Patterns:
         if (missing := next(left, None)) is not None:
             if ended != -signal.SIGPROF:
                 raise NotJudged(f"the process that compiles patterns ended with exit code {ended}")
-            self._keep(missing, too_slow(self._most_cpu))
+            self._keep(missing, too_slow(MOST_CPU))
 
     async def _started(self) -> asyncio.subprocess.Process:
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         try:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, str(self._most_cpu), stdin=pipe, stdout=pipe, stderr=nothing,
-                env=environment,
-            )  # fmt: skip
+                sys.executable, "-m", __name__, stdin=pipe, stdout=pipe, stderr=nothing, env=environment
+            )
         except OSError as error:
             raise NotJudged(f"the process that compiles patterns could not be started: {error}") from error
 
@@ -104,11 +102,10 @@ class Patterns:
 
 def main() -> None:
     """Runs the compiling process, which an unhandled SIGPROF ends at a slow pattern."""
-    most_cpu = float(sys.argv[1])
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     for text in json.load(sys.stdin):
-        signal.setitimer(signal.ITIMER_PROF, most_cpu)
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU)
         verdict = judge(text)
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(astuple(verdict)), flush=True)  # a line is short enough to be written to the pipe atomically
