@@ -128,31 +128,26 @@ def test_a_command_after_two_dashes(doctor: Doctor, command: tuple[str, ...], le
     assert words in found["restarts"][0][1]
 
 
-def test_a_process_that_an_ended_job_has_left_behind_is_named(doctor: Doctor, home: Path) -> None:
+def test_a_process_that_an_ended_job_has_left_behind_is_named_and_isolation_is_checked_if_asked_for(
+    doctor: Doctor, home: Path
+) -> None:
     folder = job_dirs.job_folder("old") / "members" / "worker-0"
     left = {**os.environ, "OUTRIDER_JOB_UID": "1", "OUTRIDER_DIR": str(folder)}
     with subprocess.Popen(["sleep", "1000"], env=left) as process:
         try:
-            _, found = doctor()
+            _, found = doctor("--isolate")
         finally:
             process.kill()
     assert any(f"process {process.pid} (sleep 1000) is of the job old" in text for _, text in found["leftovers"])
+    assert "isolation" in found
 
 
 def test_a_folder_without_rights_or_room_for_sockets(doctor: Doctor, tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100)
-    code, found = doctor("train.py", script="", OUTRIDER_HOME=str(deep))
-    assert (code, found["job"][0][0]) == (1, "problem")
+    code, found = doctor("--checkpoints", "/proc/nosuch", "train.py", script="", OUTRIDER_HOME=str(deep))
+    assert (code, found["job"][0][0], found["checkpoints"][0][0]) == (1, "problem", "problem")
     assert "is too long" in found["job"][0][1]
-    code, found = doctor("--checkpoints", "/proc/nosuch")
-    assert (code, found["checkpoints"][0][0]) == (1, "problem")
-
-
-def test_isolation_is_checked_if_it_is_asked_for(doctor: Doctor) -> None:
-    _, found = doctor("--isolate")
-    assert "isolation" in found
-    _, plain = doctor()
-    assert "isolation" not in plain
+    assert "isolation" not in found
 
 
 def test_limits_below_what_the_members_need(doctor: Doctor, tmp_path: Path) -> None:

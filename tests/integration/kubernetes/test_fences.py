@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from outrider.master.core.k8s.values.names import Document
 from tests.integration.kubernetes.api_server import JOBS, ApiServer, Asked, api_server
 from tests.integration.kubernetes.hostile_documents import corpus
@@ -65,14 +67,15 @@ def stays_home(asked: Asked) -> bool:
     return len(namespaces) == 1 and namespaces[0] in HOMES and inside == namespaces[0] and asked.raw == asked.path
 
 
-async def test_a_corpus_of_hostile_documents_harms_no_other_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
+async def test_a_corpus_of_hostile_documents_harms_no_other_job(tmp_path: Path, apart: int) -> None:
     async with api_server() as (server, api):
         server.put_job(healthy())
         async with served(server, api, tmp_path, clock=lambda: 0.0) as master:
             with member(master) as good:
                 await good.greet()
                 first = await good.trains()
-                documents = [document for _title, document in corpus()]
+                documents = [document for _title, document in corpus()][::apart]
                 for at in range(0, len(documents), PORTION):
                     await are_decided(server, documents[at : at + PORTION])
                 good.loses_its_rank()

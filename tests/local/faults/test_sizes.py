@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -139,8 +139,22 @@ def it_is_drawn_while_it_runs_and_when_it_is_over(job: Training) -> None:
     assert len(found.losses) > 2
 
 
+GROWING = (
+    who_survives_goes_on_and_the_world_grows_when_the_replacement_has_come,
+    who_scales_it_down_loses_no_step,
+    it_looks_for_its_size_again_when_that_is_asked_for,
+)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param((who_scales_it_down_loses_no_step,), id="down"),  # test_elastic_data.py has a world that grows
+        pytest.param(GROWING, id="down, up, down and up", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_job_with_torch_lives_through_its_sizes_and_is_hurt_in_its_saves(
-    tmp_path: Path, subtests: pytest.Subtests
+    tmp_path: Path, subtests: pytest.Subtests, sizes: Sequence[Callable[[Training], None]]
 ) -> None:
     assert SAYS in SAYING
     flags = ("--nnodes", "1:2", "--scaling", "throughput,min-gain=0,cooldown=0", "--max-restarts", "100")
@@ -152,9 +166,7 @@ def test_a_job_with_torch_lives_through_its_sizes_and_is_hurt_in_its_saves(
             a_rank_is_killed,
             a_rank_that_is_killed_in_its_save_leaves_the_last_checkpoint_whole,
             a_rank_in_its_save_is_let_finish_when_another_dies,
-            who_survives_goes_on_and_the_world_grows_when_the_replacement_has_come,
-            who_scales_it_down_loses_no_step,
-            it_looks_for_its_size_again_when_that_is_asked_for,
+            *sizes,
             it_is_drawn_while_it_runs_and_when_it_is_over,
         )
 

@@ -28,7 +28,7 @@ NAMESPACE = "outrider-system"
 
 
 def documents(path: Path) -> list[Document]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
+    return [document for document in yaml.load_all(path.read_text(), yaml.CSafeLoader) if document is not None]
 
 
 BASE = [

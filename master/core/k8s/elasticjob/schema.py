@@ -27,7 +27,8 @@ MOST_ERRORS: Final = 20
 
 # -- the schema, as the API server reads it -------------------------------------------------------------------------
 def _spec() -> Document:
-    definition = yaml.safe_load((resources.files(__package__) / "elasticjobs.yaml").read_text(encoding="utf-8"))
+    text = (resources.files(__package__) / "elasticjobs.yaml").read_text(encoding="utf-8")
+    definition = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the first takes a tenth of the time
     spec: Document = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return spec
 

@@ -20,7 +20,7 @@ from tests.integration.hooks.agent import Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own time")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 Make = Callable[..., Trainer]
 SLOW = 0.25
 PATIENCE = 300.0

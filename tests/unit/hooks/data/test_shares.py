@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def of_all(order: list[int], start: int, whole: int, world: int, drop_last: bool
     return found
 
 
+@pytest.mark.xdist_group("torch in the test")
 @given(lengths, worlds, batch_sizes, st.booleans())
 def test_at_one_world_size_it_is_torchs_sampler_to_the_index(
     length: int, world: int, batch: int, drop_last: bool
