@@ -8,7 +8,7 @@ import pytest
 
 from tests.warm import Warm
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch")]
 
 SCRIPT = """
 import select, socket, threading, time

@@ -224,13 +224,12 @@ def test_misuse_raises_an_error_with_the_valid_values(make: Callable[..., Traine
 def test_a_damaged_or_foreign_file_is_an_error_on_all_ranks_and_no_rank_starts_at_zero(
     make: Callable[..., Trainer], tmp_path: Path, there: bytes | dict[str, Any], sentence: str
 ) -> None:
+    begin = ""
     if isinstance(there, bytes):
         (tmp_path / "foreign.pt").write_bytes(there)
     else:
-        import torch
-
-        torch.save(there, tmp_path / "foreign.pt")
-    generation(make("say(tried(lambda: checkpoint.load('foreign.pt')))\n"), 2)
+        begin = f"RANK or torch.save({there}, 'foreign.pt')\ndist.barrier()\n"
+    generation(make(f"{begin}say(tried(lambda: checkpoint.load('foreign.pt')))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
         assert sentence in error

@@ -131,7 +131,7 @@ def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_mos
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
-@pytest.mark.xdist_group("marked")
+@pytest.mark.xdist_group("torch")
 @EVERY
 def test_a_save_to_the_marked_path_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(
     warm: Warm, tmp_path: Path, every: int

@@ -13,7 +13,7 @@ import pytest
 from training_hooks.abi import arena
 from training_hooks.checkpoints import cow_tensors
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch in the test")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch")]
 
 TENSORS, NUMBERS = 4, 1 << 18
 

@@ -15,7 +15,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks.checkpoints import version_file
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]  # they share a warm Python
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch")]  # they share a warm Python
 
 
 @pytest.fixture

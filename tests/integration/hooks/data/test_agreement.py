@@ -9,7 +9,7 @@ import pytest
 
 from training_hooks.data import rank_consensus
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch in the test")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch")]
 POSITION = {"epoch": 0, "consumed": 48}
 
 

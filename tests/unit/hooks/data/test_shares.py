@@ -28,7 +28,7 @@ def of_all(order: list[int], start: int, whole: int, world: int, drop_last: bool
     return found
 
 
-@pytest.mark.xdist_group("torch in the test")
+@pytest.mark.xdist_group("torch")
 @given(lengths, worlds, batch_sizes, st.booleans())
 def test_at_one_world_size_it_is_torchs_sampler_to_the_index(
     length: int, world: int, batch: int, drop_last: bool

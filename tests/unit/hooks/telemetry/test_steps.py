@@ -55,7 +55,7 @@ def test_an_optimizer_that_torch_gave_no_hooks_of_its_own_counts_as_any(watched:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("torch in the test")
+@pytest.mark.xdist_group("torch")
 def test_copies_of_an_optimizer_are_others_and_the_hook_is_in_none_of_them(watched: Any) -> None:
     import torch
     from torch.optim import optimizer as optimizers
@@ -150,7 +150,7 @@ def test_another_user_may_read_the_page_whatever_the_umask(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("torch in the test")
+@pytest.mark.xdist_group("torch")
 @pytest.mark.parametrize(
     ("how", "samples"),
     [({"batch_size": 4}, 4), ({"batch_size": None}, 1), ({"batch_size": 3, "num_workers": 1}, 3),

@@ -232,7 +232,7 @@ RECORDED = ("record_id", "process_group", "collective_seq_id", "profiling_name",
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("torch in the test")
+@pytest.mark.xdist_group("torch")
 def test_the_flight_recorder_s_entries_have_what_the_hooks_read_of_them() -> None:
     import torch
     import torch.distributed as dist
@@ -253,7 +253,7 @@ def test_the_flight_recorder_s_entries_have_what_the_hooks_read_of_them() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("torch in the test")
+@pytest.mark.xdist_group("torch")
 def test_every_private_name_of_torch_that_the_hooks_touch_is_there() -> None:
     for module, name in PRIVATE.items():
         found = importlib.import_module(module)
