@@ -79,6 +79,7 @@ def test_the_hooks_of_a_wheel_make_a_template_of_any_python(site: Path, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_script_imports_the_sampler_from_a_wheel_without_outrider_running(site: Path, tmp_path: Path) -> None:
     text = """
 import sys
