@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -130,18 +131,15 @@ async def test_the_webhook_answers_others_while_a_pattern_is_compiled(
         await patterns.learn(document)
         return problems(patterns, document)
 
-    async with serving(lambda pod, *_: (None, []), elasticjob_spec.with_defaults, validate, seconds=60.0) as asked:
-
-        async def review_of(document: Document) -> Document:
-            response: Document = await asked.decide("/validate-elasticjobs", review(document))
-            return response
-
-        slow = asyncio.ensure_future(review_of(with_rules(SLOW, name="slow")))
-        await until(patterns._turn.locked)
-        plain = await review_of(with_rules(name="plain"))
-        assert not slow.done()
-        await asyncio.to_thread(gate.write_text, "open\n")
-        refused = await slow
+    with gate.open("r+b", buffering=0) as opened:
+        async with serving(lambda pod, *_: (None, []), elasticjob_spec.with_defaults, validate, seconds=60.0) as asked:
+            reviewed = partial(asked.decide, "/validate-elasticjobs")
+            slow = asyncio.ensure_future(reviewed(review(with_rules(SLOW, name="slow"))))
+            await until(patterns._turn.locked)
+            plain = await reviewed(review(with_rules(name="plain")))
+            assert not slow.done()
+            opened.write(b"open\n")
+            refused = await slow
     assert (plain["allowed"], refused["allowed"]) == (True, False)
     assert TOO_SLOW in refused["status"]["message"]
 
