@@ -25,6 +25,9 @@ ACCOUNT = f"system:serviceaccount:{SYSTEM}:{MASTER}"
 APPLY = "an administrator installs Outrider: kubectl apply -k manifests/overlays/image"
 LABELS = {"app.kubernetes.io/name": "outrider", "app.kubernetes.io/component": "master", PART: "master"}
 DNS = Pod("kube-system", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"}, {"dns": 53})
+LOGS = f"kubectl -n {SYSTEM} logs --prefix -l {PART}="
+"""Needs the part's name at its end. The selector of the masters' Deployment matches pods of the webhook too
+(docs/adr/0031), and `kubectl logs deployment/NAME` shows any one pod of a selector."""
 ISOLATED = "if the cluster's network enforces policies"
 NEEDED = (("create", DOMAIN, PLURAL), ("get", DOMAIN, PLURAL), ("list", DOMAIN, PLURAL), ("delete", DOMAIN, PLURAL))
 USEFUL = (
@@ -119,7 +122,7 @@ def master(look: Look, namespace: str) -> Iterator[Finding]:
     leaders = _addresses(look.get("Endpoints", MASTER, SYSTEM))
     if not leaders:
         yield problem("leader", f"the Service {SYSTEM}/{MASTER} has no address: no master leads",
-                      f"kubectl -n {SYSTEM} logs deployment/{MASTER}")  # fmt: skip
+                      f"{LOGS}master")  # fmt: skip
 
 
 def _deployment(look: Look, name: str) -> Iterator[Finding]:
@@ -163,7 +166,7 @@ def _addresses(endpoints: Document | None) -> list[str]:
 def webhook(look: Look, namespace: str) -> Iterator[Finding]:
     """The webhook: registered with its CA, and served."""
     yield from _deployment(look, WEBHOOK)
-    fix = f"kubectl -n {SYSTEM} logs deployment/{WEBHOOK}"
+    fix = f"{LOGS}webhook"
     if not _addresses(look.get("Endpoints", WEBHOOK, SYSTEM)):
         yield problem("webhook", f"the Service {SYSTEM}/{WEBHOOK} has no address: labelled pods get no sidecar", fix)
 
@@ -177,7 +180,7 @@ def registration(look: Look, namespace: str) -> Iterator[Finding]:
     hooks = [mapping(each) for each in entries(found.get("webhooks"))]
     if not all(mapping(each.get("clientConfig")).get("caBundle") for each in hooks):
         yield problem("injection", "the registration of the webhook has no CA yet, so the API server does not trust it",
-                      f"a master writes it: kubectl -n {SYSTEM} logs deployment/{MASTER}")  # fmt: skip
+                      f"a master writes it: {LOGS}master")  # fmt: skip
         return
     home = mapping(look.get("Namespace", namespace))
     labels = mapping(mapping(home.get("metadata")).get("labels"))

@@ -200,6 +200,14 @@ def test_what_is_wrong_is_found_with_what_to_do(title: str) -> None:
     assert all(each.fix for each in hits)
 
 
+@pytest.mark.parametrize(("part", "check"), [("master", "leader"), ("webhook", "webhook")])
+def test_the_logs_to_look_at_are_those_of_one_deployment_alone(part: str, check: str) -> None:
+    pods = manifest(f"{part}.yaml", "Deployment", f"outrider-{part}")["spec"]["template"]
+    assert pods["metadata"]["labels"]["outrider.dev/part"] == part
+    hits = [each for each in found(gone("Endpoints", f"outrider-{part}", SYSTEM)) if each.check == check and each.fix]
+    assert [each.fix for each in hits] == [f"kubectl -n {SYSTEM} logs --prefix -l outrider.dev/part={part}"]
+
+
 def test_namespaces_of_the_control_plane_are_refused() -> None:
     levels = {each.check: each.level for each in found(lambda of: None, "kube-system")}
     assert levels["namespace"] == levels["injection"] == "problem"
