@@ -32,6 +32,9 @@ _GROUPS = {"slots": "slots", "make_ps": "tensorflow"}
 """By fixture the group of tests that do not run beside each other: they change one thing of the cluster's, or several
 processes that import TensorFlow are enough for the machine."""
 
+_TOLD = pytest.StashKey[bool]()
+"""Whether this process has told of the installation."""
+
 
 @pytest.hookimpl(tryfirst=True)  # then xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,11 +54,14 @@ def _is_alone(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
-    """What the cluster says of a test that fails, before its namespace is gone."""
+    """What the cluster says of a test that fails, before its namespace is gone; and once of an installation that fails."""
     report = yield
     namespace = getattr(item, "funcargs", {}).get("namespace")
     if report.when == "call" and report.failed and namespace:
         report.sections += telling.told_of(namespace)
+    elif report.when == "setup" and report.failed and not item.config.stash.get(_TOLD, False):
+        item.config.stash[_TOLD] = True
+        report.sections += telling.told_of_the_installation()
     return report
 
 
