@@ -89,7 +89,7 @@ check: lint  ## run `make lint` and the tests of the cores: 90 s, before every c
 
 USUAL := not cluster and not exhaustive and not frameworks and not tensorflow and not browser
 
-test: $(INSTALLED)  ## run the tests that need no cluster, without further cases of the same: 6 to 8.5 minutes on 2 cores
+test: $(INSTALLED)  ## run the tests that need no cluster, without further cases of the same: 4 to 9 minutes on 2 cores
 	@$(BIN)/python -m pytest -m '$(USUAL)' -n 6 --dist loadgroup $(ARGS)
 
 exhaustive: $(INSTALLED)  ## run the further cases that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes

@@ -54,7 +54,7 @@ def _is_alone(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
-    """What the cluster says of a test that fails, before its namespace is gone; and once of an installation that fails."""
+    """What the cluster says of a test that fails, before its namespace is gone; of a failed installation once."""
     report = yield
     namespace = getattr(item, "funcargs", {}).get("namespace")
     if report.when == "call" and report.failed and namespace:
