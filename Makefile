@@ -104,7 +104,7 @@ browser: $(WITH_BROWSER)  ## test the dashboard in a real browser: Debian's chro
 frameworks: $(WITH_FRAMEWORKS)  ## test how frameworks save and load under faults; ARGS="-k pickle"
 	@$(BIN)/python -m pytest -m frameworks tests/frameworks $(ARGS)
 
-SIM = $(if $(filter command%,$(origin SEEDS)),sim)  # only if SEEDS are asked for
+SIM = $(if $(filter command% environment%,$(origin SEEDS)),sim)  # only if SEEDS are asked for
 
 test-all: test exhaustive tensorflow frameworks browser $(SIM)  ## run all tests, cluster tests only if KUBECONFIG names one; SEEDS=10000 also simulates
 	@if test -n "$$KUBECONFIG"; then $(MAKE) cluster-test MARKED=cluster; \

@@ -21,7 +21,7 @@ HOLDS = {KILL: 13, LOSS: 23, RESIZE: 33}
 """Behind which step all ranks stand still when it happens: between two saves."""
 LAST_HOLD, NO_HOLD = 42, 1 << 30
 OUTCOMES = ("Recovered", "CaughtUp", "StartedOver", "ResumeUnknown")
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for what has to be said of a generation in which every rank has made a step; 10 of them are the master's."""
 
 

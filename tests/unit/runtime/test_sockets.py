@@ -298,7 +298,7 @@ async def test_the_oldest_of_too_many_unknown_connections_is_closed(monkeypatch:
 
 
 BUSY = """
-import asyncio, subprocess, sys, time, zmq
+import asyncio, os, subprocess, sys, time, zmq
 from outrider.runtime.curve_keys import new_key_pair
 from outrider.runtime.dealer import Dealer
 from outrider.runtime.router import Router
@@ -308,8 +308,10 @@ async def main():
     context = zmq.Context()
     router = Router(context, keys, lambda session, payload: heard.append(payload), lambda session: None)
     endpoint = router.bind("tcp://127.0.0.1:*")
+    before = len(os.listdir("/proc/self/fd"))
     subprocess.run([sys.executable, "-c", sys.argv[1], endpoint, keys.public], check=True)  # nobody reads meanwhile
-    time.sleep(1)  # libzmq's own thread sees the end
+    while len(os.listdir("/proc/self/fd")) > before:  # until libzmq's own thread has seen the end
+        time.sleep(0.01)
     other = Dealer(context, keys.public, print, lambda: other.send(b"another"), lambda: None)
     other.connect(endpoint)
     while b"another" not in heard:

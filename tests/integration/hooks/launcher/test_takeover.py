@@ -132,7 +132,6 @@ def test_inside_a_shell_the_trainer_is_the_template_and_a_preparing_script_is_no
     assert lines(container, 2) == ["1.1|0|__main__|a b", "prepared"]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed")
 def test_accelerate_launch_on_one_process_makes_its_script_the_template(container: Container) -> None:
     container.run("accelerate", "launch", "--cpu", "train.py", "--x")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from outrider.cli.commands import logs as logs_command
 from outrider.cli.main import main
 from training_hooks.logs import files as logs_files
 
@@ -83,24 +84,26 @@ def test_the_oldest_generations_are_forgotten(logs: Path) -> None:
 def test_follow_continues_across_full_files_and_new_generations_until_the_job_ends(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs_files, "MOST_BYTES", 5000)
+    monkeypatch.setattr(logs_files, "MOST_BYTES", 1000)
     lock = os.open(logs.parent / "lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
 
-    def work() -> None:
+    def work() -> Iterator[None]:
         for generation in (1, 2):
             file = logs_files.opened(str(logs), generation, 0, "stdout", True)
             for number in range(600):
                 file.write(b"%d %d\n" % (generation, number))
-                time.sleep(0.001)
+                if number % 50 == 0:
+                    yield
             file.write(b"the end of %d" % generation)
             file.close()
+            assert len(list(logs.glob(f"{generation}/0/stdout.log*"))) == 2
         os.close(lock)
+        yield
 
-    thread = threading.Thread(target=work)
-    thread.start()
+    works = work()
+    monkeypatch.setattr(logs_command.time, "sleep", lambda _seconds: next(works))
     shown = outrider("train", "--rank", "0", "--follow").output.splitlines()
-    thread.join()
     assert shown == [
         "--- generation 1 ---", *(f"1 {number}" for number in range(600)), "the end of 1",
         "--- generation 2 ---", *(f"2 {number}" for number in range(600)), "the end of 2",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -22,15 +21,19 @@ def place(rank: int, port: int) -> dict[str, str]:
     return {"RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int]) -> None:
+def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int], monkeypatch: pytest.MonkeyPatch) -> None:
     server, number = port
-    waiting = threading.Thread(target=rendezvous_wait.wait, args=(place(1, number),))
-    waiting.start()
-    waiting.join(0.1)
-    assert waiting.is_alive()
-    server.listen()
-    waiting.join(300)
-    assert not waiting.is_alive()
+    looked = 0
+
+    def between_looks(_seconds: float) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 3:
+            server.listen()
+
+    monkeypatch.setattr(rendezvous_wait.time, "sleep", between_looks)
+    rendezvous_wait.wait(place(1, number))
+    assert looked == 3
 
 
 def test_rank_0_does_not_wait(port: tuple[socket.socket, int]) -> None:
