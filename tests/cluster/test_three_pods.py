@@ -99,7 +99,7 @@ def the_network_of_a_pod_is_slow_as_long_as_the_command_stays(job: ClusterJob) -
     with slowed(job, pod, 200) as slow:
         job.event("LinkSlow", job.member(pod))
         slow.send_signal(signal.SIGTERM)
-    assert not holders(job)
+    until(lambda: not holders(job), job.story)
     job.event("LinkRecovered", job.member(pod))
     job.training(6)
 
@@ -129,7 +129,7 @@ def a_fault_ends_with_its_time(job: ClusterJob) -> None:
     pod = members(world)[4]
     allow(job, pod)
     assert said(job, pod, "slow-network", "20", "--for", "2s").endswith("slow-network=20:2s is over\n")
-    assert not holders(job)
+    until(lambda: not holders(job), job.story)
 
 
 # -- a pod that is cut off ------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone(job: 
     job.event("MemberSilent", job.member(pod), after=mark)
 
     assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cut-network:3600s undone\n"
-    assert not holders(job)
+    until(lambda: not holders(job), job.story)
     job.event("MemberIsolated", f"{job.member(pod)} reports: this member was cut off: neither the", after=mark)
     job.event("MemberReturned", job.member(pod), after=mark)
     job.training(6, after=restart)

@@ -15,7 +15,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,10 @@ INSTALLED, VARIABLE = ("outrider-master", "outrider-system"), "OUTRIDER_IMAGE"
 FLAG = "choose an image with --image IMAGE"
 LONGEST = 3600.0
 """Duration in seconds of a fault without --for, in case the user forgets to undo it."""
-BEGINS, GRACE, POLL = 60.0, 10, 0.3
+BEGINS, GRACE, POLL = 120.0, 10, 0.3
+GONE = 180.0
+"""Seconds until a deleted pod has ended and is gone. A kubelet that removes the container before it has seen it end
+says so when it next looks at the pod, up to 90 s later (1.20: one of 160 deletions)."""
 ENDED = ("Failed", "Succeeded")
 
 
@@ -49,7 +52,7 @@ class Network:
 
     def start(self, fault: Fault, image: str | None = None) -> None:
         """Inject a fault. Without a duration, return once it is active; else when it is over and the pod that held it
-        is gone. `image` is the image of that pod, if the user chose one."""
+        is deleted. `image` is the image of that pod, if the user chose one."""
         if self.pod["spec"].get("hostNetwork"):
             raise UserError(f"{self} uses the network of its node, which faults must not break")
         image = image or self._installed()
@@ -110,7 +113,7 @@ class Network:
         if phase := self._phase(name):
             if phase not in ENDED:
                 raise UserError(f"{self}: {fault.name} is already active; undo it first")
-            self._remove(name)
+            self._remove(name, ended=())
         try:
             call_api(self.api.create_namespaced_pod, "create", name, self._namespace, body=holder)
         except Forbidden as refusal:
@@ -159,14 +162,17 @@ class Network:
         reasons = ": ".join(str(word).strip() for word in (*words, self._log(name)[-300:]) if word)
         return f"is {_phase(found)}: {reasons or 'no reason given'}"
 
-    def _remove(self, name: str) -> None:
-        """Delete the pod with the fault; return when it is gone, which ends the fault."""
+    def _remove(self, name: str, ended: Sequence[str] = ENDED) -> None:
+        """Delete the pod with the fault; return when it is gone or in a phase in which the fault is over."""
         try:
             call_api(self.api.delete_namespaced_pod, "delete", name, self._namespace)
         except Absent:
             return
-        if not self._wait(lambda: self._phase(name) == "", BEGINS):
-            raise UserError(f"{self}: pod {name} was deleted but still exists")
+        if not self._wait(lambda: self._phase(name) in ("", *ended), GONE):
+            raise UserError(
+                f"{self}: pod {name} was deleted {GONE:g} s ago but is still {self._phase(name)}; does "
+                f"{self.pod['spec']['nodeName']} answer?"
+            )
 
     def _phase(self, name: str) -> str:
         return _phase(self._read(name))

@@ -12,6 +12,7 @@ from typing import Any
 import kubernetes
 import pytest
 
+from outrider.cli.chaos import pod_network
 from outrider.cli.chaos.pod_network import Network, holder_of
 from outrider.cli.errors import UserError
 from outrider.master.core.k8s.values.chaos import Fault
@@ -47,22 +48,29 @@ def test_the_network_of_a_node_is_left_alone() -> None:
 
 
 @contextmanager
-def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
-    """An API server whose master has this image, or without a master; and the paths of all requests to it."""
+def cluster(image: str | None, *phases: str) -> Iterator[tuple[Any, list[str]]]:
+    """An API server whose master has this image, or without a master; and the paths of all requests to it. Each time
+    the pod that cuts a network is read or deleted it is in the next of the phases; after the last it is gone."""
     paths: list[str] = []
+    left = list(phases)
     env = [{"name": "OUTRIDER_IMAGE", "value": image}]
     spec = {"selector": {}, "template": {"spec": {"containers": [{"name": "master", "env": env}]}}}
 
     class Server(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             paths.append(self.path)
-            there = image is not None and self.path.endswith("/namespaces/outrider-system/deployments/outrider-master")
-            self.send_response(200 if there else 404)
+            found: dict[str, Any] = {}
+            if image is not None and self.path.endswith("/namespaces/outrider-system/deployments/outrider-master"):
+                found = {"kind": "Deployment", "spec": spec}
+            if left and self.path.endswith("/pods/outrider-cut-network-0f6c1f7e"):
+                holder = holder_of(pod(), Fault("cut-network"), "ours:1")
+                found = {**holder, "status": {"phase": left.pop(0)}}
+            self.send_response(200 if found else 404)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps({"kind": "Deployment", "spec": spec} if there else {}).encode())
+            self.wfile.write(json.dumps(found).encode())
 
-        do_POST = do_GET
+        do_POST = do_DELETE = do_GET
 
         def log_message(self, *_words: Any) -> None:
             pass
@@ -94,3 +102,25 @@ def test_the_image_that_the_user_gives_or_the_installed_one_is_used() -> None:
                 Network(api, pod()).start(Fault("cut-network"), image)
             assert any("/namespaces/research/pods" in path for path in paths)
             paths.clear()
+
+
+def test_a_fault_is_undone_when_its_container_has_ended_although_the_kubelet_keeps_the_pod() -> None:
+    with cluster("s", "Running", "Running", "Running", "Succeeded", "never read") as (api, paths):
+        assert Network(api, pod()).undo(None) == ["cut-network"]
+    assert len([path for path in paths if path.endswith("/pods/outrider-cut-network-0f6c1f7e")]) == 4
+
+
+def test_a_new_fault_waits_until_the_ended_pod_of_the_last_one_is_gone() -> None:
+    with cluster("s", "Succeeded", "Succeeded", "Succeeded") as (api, paths), pytest.raises(UserError):
+        Network(api, pod()).start(Fault("cut-network"))
+    holder = [path.endswith("/pods/outrider-cut-network-0f6c1f7e") for path in paths if "/pods" in path]
+    assert holder == [True, True, True, True, False], "it is made after a read that found none"
+
+
+def test_a_pod_that_does_not_end_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_network, "GONE", 0.0)
+    with (
+        cluster("s", *["Running"] * 9) as (api, _),
+        pytest.raises(UserError, match="is still Running; does node-1 answer"),
+    ):
+        Network(api, pod()).undo(None)
