@@ -23,7 +23,7 @@ import click
 
 from outrider.cli.errors import UserError
 from outrider.cli.kube.api import Absent, Forbidden, call_api
-from outrider.master.core.k8s.pods.containers import status_of
+from outrider.master.core.k8s.pods.containers import cannot_start, status_of
 from outrider.master.core.k8s.values.chaos import NETWORK, Fault, parsed
 from outrider.master.core.k8s.values.names import DOMAIN, INJECT, SIDECAR_CONTAINER, Document
 
@@ -124,7 +124,7 @@ class Network:
 
     def _started(self, name: str) -> Document:
         """The program's report of the fault, once it is active."""
-        found = self._wait(lambda: self._report(name) or self._phase(name) in ("", *ENDED), BEGINS)
+        found = self._wait(lambda: self._report(name) or self._phase(name) in ("", *ENDED) or self._stuck(name), BEGINS)
         report = found if isinstance(found, dict) else self._report(name)
         if report and "error" not in report:
             return report
@@ -157,10 +157,18 @@ class Network:
         if found is None:
             return "was deleted"
         status = found.get("status") or {}
-        waiting = (status_of(found, CONTAINER).get("state") or {}).get("waiting") or {}
-        words = [about.get(word) for about in (status, waiting) for word in ("reason", "message")]
-        reasons = ": ".join(str(word).strip() for word in (*words, self._log(name)[-300:]) if word)
+        words = (
+            status.get("reason"),
+            status.get("message"),
+            cannot_start(status_of(found, CONTAINER)),
+            self._log(name)[-300:],
+        )
+        reasons = ": ".join(str(word).strip() for word in words if word)
         return f"is {_phase(found)}: {reasons or 'no reason given'}"
+
+    def _stuck(self, name: str) -> str:
+        """Why the container of the pod with the fault cannot start, such as an image that cannot be pulled."""
+        return cannot_start(status_of(self._read(name) or {}, CONTAINER))
 
     def _remove(self, name: str, ended: Sequence[str] = ENDED) -> None:
         """Delete the pod with the fault; return when it is gone or in a phase in which the fault is over."""

@@ -48,11 +48,14 @@ def test_the_network_of_a_node_is_left_alone() -> None:
 
 
 @contextmanager
-def cluster(image: str | None, *phases: str) -> Iterator[tuple[Any, list[str]]]:
+def cluster(image: str | None, *phases: str, waits: str = "") -> Iterator[tuple[Any, list[str]]]:
     """An API server whose master has this image, or without a master; and the paths of all requests to it. Each time
-    the pod that cuts a network is read or deleted it is in the next of the phases; after the last it is gone."""
+    the pod that cuts a network is read or deleted it is in the next of the phases; after the last it is gone.
+    `waits`: why its container has not started."""
     paths: list[str] = []
     left = list(phases)
+    state = {"state": {"waiting": {"reason": waits}}, "ready": False, "restartCount": 0}
+    containers = [{"name": "fault", "image": "none:1", "imageID": "", **state}] if waits else []
     env = [{"name": "OUTRIDER_IMAGE", "value": image}]
     spec = {"selector": {}, "template": {"spec": {"containers": [{"name": "master", "env": env}]}}}
 
@@ -64,7 +67,7 @@ def cluster(image: str | None, *phases: str) -> Iterator[tuple[Any, list[str]]]:
                 found = {"kind": "Deployment", "spec": spec}
             if left and self.path.endswith("/pods/outrider-cut-network-0f6c1f7e"):
                 holder = holder_of(pod(), Fault("cut-network"), "ours:1")
-                found = {**holder, "status": {"phase": left.pop(0)}}
+                found = {**holder, "status": {"phase": left.pop(0), "containerStatuses": containers}}
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
@@ -124,3 +127,10 @@ def test_a_pod_that_does_not_end_is_told_with_its_node(monkeypatch: pytest.Monke
         pytest.raises(UserError, match="is still Running; does node-1 answer"),
     ):
         Network(api, pod()).undo(None)
+
+
+def test_an_image_that_cannot_be_pulled_is_told_at_once() -> None:
+    with cluster("s", *["Pending"] * 9, waits="ErrImagePull") as (api, paths), pytest.raises(UserError) as refused:
+        Network(api, pod())._started("outrider-cut-network-0f6c1f7e")
+    assert "is Pending: ImagePullBackOff: the image none:1 of fault cannot be pulled" in str(refused.value)
+    assert len(paths) < 9
