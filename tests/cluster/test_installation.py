@@ -18,7 +18,7 @@ def scale(replicas: int) -> None:
 
 @pytest.mark.ends_masters
 def test_keys_certificate_and_lease_are_made_where_there_are_none(make: Make) -> None:
-    until(lambda: not listed("elasticjobs"), "the jobs of earlier terms to go")
+    until(lambda: not listed("elasticjobs"), lambda: f"jobs of earlier terms are left: {listed('elasticjobs')}")
     scale(0)
     until(lambda: not listed("pods", SYSTEM, MASTERS), "the masters to go")
     kubectl("-n", SYSTEM, "delete", "secret", *SECRETS)
