@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 
 import zmq
@@ -13,6 +15,11 @@ RECONNECT_MILLISECONDS = (100, 2000)
 HEARTBEAT_MILLISECONDS = (2000, 4000)
 """How often a sidecar pings the master's process, and how long it waits for the pong. The kernel of a frozen process
 keeps acknowledging, so without pings the sidecar would never switch to a standby."""
+RETRY_SECONDS = 2.0
+"""How long libzmq has to announce its own retry after the end of a connection. After an answer that is not ZMTP, such as
+the HTTP error of a proxy that answers for a Service without endpoints, it makes none; the dealer connects again."""
+
+log = logging.getLogger("dealer")
 
 
 class Dealer(Readable):
@@ -42,10 +49,17 @@ class Dealer(Readable):
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
         self._connected = False
-        super().__init__(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._endpoint = ""
+        self._retry: asyncio.TimerHandle | None = None
+        super().__init__(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED)
 
     def connect(self, endpoint: str) -> None:
+        self._endpoint = endpoint
         self._socket.connect(endpoint)
+
+    def close(self, linger_milliseconds: int = 0) -> None:
+        self._cancel_retry()
+        super().close(linger_milliseconds)
 
     def send(self, payload: bytes) -> None:
         """Queue a message; Unreachable if there is no connection, or its queue is full."""
@@ -68,8 +82,28 @@ class Dealer(Readable):
         return True
 
     def _connection_event(self, event: int, value: int) -> None:
+        self._cancel_retry()
+        if event == zmq.EVENT_CONNECT_RETRIED:
+            return
+        if event == zmq.EVENT_DISCONNECTED:
+            self._retry = self._loop.call_later(RETRY_SECONDS, self._connect_again)
         connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         if connected == self._connected:
             return
         self._connected = connected
         (self._on_connected if connected else self._on_disconnected)()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _connect_again(self) -> None:
+        due = self._retry
+        self._drain_monitor()  # a busy loop may not have read libzmq's own retry yet
+        if self._closed or self._retry is not due:
+            return
+        self._retry = None
+        log.warning("what answered at %s was not a master of Outrider; connecting again", self._endpoint)
+        self._socket.disconnect(self._endpoint)
+        self._socket.connect(self._endpoint)

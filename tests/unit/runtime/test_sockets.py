@@ -37,7 +37,9 @@ class Seen:
 
 
 @asynccontextmanager
-async def router(keys: KeyPair, seen: Seen, at: str = "127.0.0.1") -> AsyncIterator[tuple[Router, str]]:
+async def router(
+    keys: KeyPair, seen: Seen, at: str = "127.0.0.1", port: str = "*"
+) -> AsyncIterator[tuple[Router, str]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     made = Router(
         context,
@@ -46,7 +48,7 @@ async def router(keys: KeyPair, seen: Seen, at: str = "127.0.0.1") -> AsyncItera
         lambda session: seen.add("left", session),
     )
     try:
-        yield made, made.bind(f"tcp://{at}:*")
+        yield made, made.bind(f"tcp://{at}:{port}")
     finally:
         made.close()
         context.destroy(linger=0)
@@ -247,6 +249,33 @@ async def test_a_dealer_finds_a_router_that_comes_back_on_the_same_port() -> Non
         server.close()
         context.destroy(linger=0)
         await mine.until(lambda things: ("down",) in things)
+
+
+async def test_a_dealer_comes_back_after_something_else_has_answered_at_the_masters_address() -> None:
+    """libzmq does not: it ends the session if an answer is not ZMTP."""
+    keys, seen, mine, answered = new_key_pair(), Seen(), Seen(), asyncio.Event()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        answered.set()
+
+    other = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with dealer(f"tcp://127.0.0.1:{port}", keys.public, mine) as client, asyncio.timeout(DEADLINE):
+        for _ in range(2):
+            await answered.wait()
+            answered.clear()
+        other.close()
+        await other.wait_closed()
+        async with router(keys, seen, port=str(port)):
+            await mine.until(lambda things: ("up",) in things)
+            client.send(b"back")
+            await seen.until(lambda things: len(things) == 1)
+        await mine.until(lambda things: ("down",) in things)
+        async with router(keys, seen, port=str(port)):
+            await mine.until(lambda things: things == [("up",), ("down",), ("up",)])
 
 
 def test_a_secret_key_gives_its_pair_and_a_wrong_one_a_sentence() -> None:
