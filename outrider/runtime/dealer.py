@@ -16,8 +16,8 @@ HEARTBEAT_MILLISECONDS = (2000, 4000)
 """How often a sidecar pings the master's process, and how long it waits for the pong. The kernel of a frozen process
 keeps acknowledging, so without pings the sidecar would never switch to a standby."""
 RETRY_SECONDS = 2.0
-"""How long libzmq has to announce its own retry after the end of a connection. After an answer that is not ZMTP, such as
-the HTTP error of a proxy that answers for a Service without endpoints, it makes none; the dealer connects again."""
+"""How long libzmq has to announce its own retry after the end of a connection. It makes none if an answer is not
+ZMTP, such as the HTTP error of a proxy that answers for a Service without endpoints; the dealer connects again then."""
 
 log = logging.getLogger("dealer")
 

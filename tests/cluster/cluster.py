@@ -90,6 +90,13 @@ def pod_spec(folder: Path, *command: str, **container: object) -> Document:
     return {"terminationGracePeriodSeconds": 15, "containers": [trainer], "volumes": [volume]}
 
 
+def apart(selector: dict[str, str]) -> Document:
+    """A node for each while there are enough."""
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
+    terms = [{"weight": 100, "podAffinityTerm": term}]
+    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
 class Pods(Traces):
     """Pods of one job, whoever made them."""
 

@@ -13,20 +13,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import DEADLINE, ClusterJob, Document, Pods, kubectl, pod_spec, until
+from tests.cluster.cluster import DEADLINE, ClusterJob, Document, Pods, apart, kubectl, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.reading import listed, shown
 from tests.local.chapters import live_through
 from tests.local.training import World, members
 
 NO_IMAGE = "outrider/nowhere:none"
-
-
-def apart(selector: dict[str, str]) -> Document:
-    """A node for each while there are enough."""
-    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
-    terms = [{"weight": 100, "podAffinityTerm": term}]
-    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 class Kubelets:

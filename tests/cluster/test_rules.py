@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.cluster import ClusterJob, until
+from tests.cluster.cluster import ClusterJob, apart, until
 from tests.cluster.conftest import Make
 from tests.cluster.reading import Document
 from tests.cluster.test_memory import failed, trainer_end
@@ -21,7 +21,11 @@ RULES: list[Document] = [
 def test_rules(make: Make, subtests: pytest.Subtests) -> None:
     live_through(
         subtests,
-        make(recovery={"silentAfter": "15s", "rules": RULES}, keepFailedPods=1),
+        make(
+            pod=apart({"outrider.dev/job": "train"}),  # the only node of a job is never excluded
+            recovery={"silentAfter": "15s", "rules": RULES},
+            keepFailedPods=1,
+        ),
         a_dry_run_is_only_told,
         a_member_whose_rank_ends_with_the_code_of_a_rule_is_replaced_on_another_node,
         a_pod_whose_rank_writes_the_line_of_a_rule_is_replaced,
