@@ -51,6 +51,8 @@ class Dealer(Readable):
         self._connected = False
         self._endpoint = ""
         self._retry: asyncio.TimerHandle | None = None
+        self._is_told = False
+        """Whether the log says that something else answered, since the link last came up or broke."""
         super().__init__(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED)
 
     def connect(self, endpoint: str) -> None:
@@ -90,7 +92,7 @@ class Dealer(Readable):
         connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         if connected == self._connected:
             return
-        self._connected = connected
+        self._connected, self._is_told = connected, False
         (self._on_connected if connected else self._on_disconnected)()
 
     def _cancel_retry(self) -> None:
@@ -104,6 +106,8 @@ class Dealer(Readable):
         if self._closed or self._retry is not due:
             return
         self._retry = None
-        log.warning("what answered at %s was not a master of Outrider; connecting again", self._endpoint)
+        if not self._is_told:
+            self._is_told = True
+            log.warning("what answered at %s was not a master of Outrider; connecting again", self._endpoint)
         self._socket.disconnect(self._endpoint)
         self._socket.connect(self._endpoint)
